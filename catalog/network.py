@@ -1,0 +1,174 @@
+"""The network: streams, boxes, arcs and outputs, numbered, checked and frozen.
+
+Built once from a network file (``catalog/config``) and never changed: a live change makes a new network of the next
+version. Everything that runs is addressed by number (a box's number is also what ties break on), so the hot path
+indexes arrays; names are for people, metrics and errors.
+
+Boxes are numbered in topological order: a box's number is above those of all boxes that feed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel
+
+from catalog.qos import QoS
+from catalog.schema import Schema
+
+
+class Box(Protocol):
+    """What the catalog needs of a box; ``engine/boxes/base.py`` has the whole of it. The engine hands the kinds over."""
+
+    kind: ClassVar[str]
+    parameters_model: ClassVar[type[BaseModel]]
+    min_inputs: ClassVar[int]
+    max_inputs: ClassVar[int]
+    needs_time: ClassVar[bool]
+
+    @classmethod
+    def ports(cls, parameters: Any) -> tuple[str, ...]:
+        """The names of the output ports; the default port is named ``""``."""
+
+    def __init__(self, parameters: Any) -> None: ...
+
+    def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
+        """Compile against the input schemas; the schema of each output port. Raises BindError."""
+
+    def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
+        """The event-time field of each output port."""
+
+
+Kinds = Mapping[str, type[Box]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An input."""
+
+    number: int
+    name: str
+    schema: Schema
+    arcs: tuple[int, ...]  # where its tuples go
+    time_field: str | None  # the field with the event time; None: the time of arrival
+    slack_ns: int
+    overload: str  # shed | block | spill
+    source: Any  # the source's model from the network file, None for a stream that only code feeds
+    options: Any = None  # the whole stream model, for what only one part reads
+
+
+@dataclass(frozen=True, slots=True)
+class PortRef:
+    """Where tuples come from: a stream, or a port of a box."""
+
+    stream: int | None = None
+    box: int | None = None
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """An arrow. To a box it is a queue; to an output it is direct: the router delivers, nothing waits."""
+
+    number: int
+    name: str  # "trades->big", "split.nyse->paired.0"
+    source: PortRef
+    schema: Schema
+    box: int | None = None  # the consumer ...
+    port: int = 0  # ... and its input port
+    output: int | None = None
+    timed: bool = False  # leads to a box that needs event time: watermarks travel on it
+
+
+@dataclass(frozen=True, slots=True)
+class BoxNode:
+    """A box in its place. ``box`` is the bound definition, constant; its state at run time is elsewhere."""
+
+    number: int
+    name: str
+    kind: str
+    box: Any  # engine.boxes.base.Box, already bound
+    in_arcs: tuple[int, ...]  # by input port
+    out_arcs: tuple[tuple[int, ...], ...]  # by output port
+    ports: tuple[str, ...]
+    in_schemas: tuple[Schema, ...]
+    out_schemas: tuple[Schema, ...]
+    cost_ns: float | None = None  # declared by the user; seeds the statistics
+    selectivity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    number: int
+    name: str
+    schema: Schema
+    arc: int
+    qos: QoS
+    sink: Any  # the sink's model, None for an output that only code reads
+
+
+@dataclass(frozen=True)
+class Network:
+    """Immutable and versioned. ``config`` is the whole network file as models."""
+
+    streams: tuple[Stream, ...]
+    boxes: tuple[BoxNode, ...]
+    arcs: tuple[Arc, ...]
+    outputs: tuple[Output, ...]
+    config: Any = None
+    version: int = 1
+    warnings: tuple[Any, ...] = field(default=(), compare=False)
+
+    def stream(self, name: str) -> Stream:
+        return self._streams[name]
+
+    def box(self, name: str) -> BoxNode:
+        return self._boxes[name]
+
+    def output(self, name: str) -> Output:
+        return self._outputs[name]
+
+    def consumers(self, arcs: Sequence[int]) -> list[int]:
+        """The boxes at the end of these arcs, each once, in order."""
+        return list(dict.fromkeys(b for a in arcs if (b := self.arcs[a].box) is not None))
+
+    @cached_property
+    def feeders(self) -> tuple[tuple[int, ...], ...]:
+        """For each box, the boxes that feed it, in the order of its input ports."""
+        return tuple(
+            tuple(dict.fromkeys(b for a in n.in_arcs if (b := self.arcs[a].source.box) is not None)) for n in self.boxes
+        )
+
+    @cached_property
+    def fed(self) -> tuple[tuple[int, ...], ...]:
+        """For each box, the boxes that it feeds."""
+        return tuple(tuple(self.consumers([a for arcs in n.out_arcs for a in arcs])) for n in self.boxes)
+
+    @cached_property
+    def box_outputs(self) -> tuple[tuple[int, ...], ...]:
+        """For each box, the outputs that its tuples can reach, ascending."""
+        reach: list[set[int]] = [set() for _ in self.boxes]
+        for node in reversed(self.boxes):
+            for arcs in node.out_arcs:
+                for a in arcs:
+                    arc = self.arcs[a]
+                    if arc.output is not None:
+                        reach[node.number].add(arc.output)
+                    elif arc.box is not None:
+                        reach[node.number] |= reach[arc.box]
+        return tuple(tuple(sorted(r)) for r in reach)
+
+    @cached_property
+    def _streams(self) -> dict[str, Stream]:
+        return {s.name: s for s in self.streams}
+
+    @cached_property
+    def _boxes(self) -> dict[str, BoxNode]:
+        return {b.name: b for b in self.boxes}
+
+    @cached_property
+    def _outputs(self) -> dict[str, Output]:
+        return {o.name: o for o in self.outputs}

@@ -1,0 +1,98 @@
+"""A box: one file in this folder, one class, a model of its parameters, ``bind`` once, ``run`` per train.
+
+The definition is constant after ``bind`` and shared; what a box remembers between trains lives in the object that
+``new_state`` makes, which belongs to the worker that runs the box, and only while it runs it. Boxes are discovered by
+being in this folder (``engine/boxes/__init__.py``): nothing else is edited for a new one.
+
+A box says what it did with each tuple, so that the conservation laws can be checked and not merely assumed:
+what it keeps back on purpose it adds to ``tally.filtered`` (row by row), ``tally.absorbed`` and ``tally.late``
+(windows), and what it cannot process to ``tally.dead``. What it emits, its caller counts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from catalog.schema import Schema
+from storage.train import Train
+
+Emit = Callable[[int, Train], None]
+"""Send a train out by an output port."""
+
+
+class BoxParameters(BaseModel):
+    """Base of every box's parameters: what stands in the network file beside the kind and its inputs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tally:
+    """What became of the tuples that a box took and did not emit. Written by the worker that runs the box."""
+
+    __slots__ = ("absorbed", "dead", "filtered", "late", "null_errors")
+
+    def __init__(self) -> None:
+        self.filtered = 0  # kept back by a predicate
+        self.absorbed = 0  # taken into a window, a join or an order
+        self.late = 0  # too late for its window
+        self.dead = 0  # could not be processed
+        self.null_errors = 0  # overflow or division by zero that became NULL; not a tuple of its own
+
+
+class Box(ABC):
+    """The definition of a box. ``parameters`` is an instance of its ``parameters_model``."""
+
+    kind: ClassVar[str]  # its first word in the network file
+    summary: ClassVar[str]  # one line for --help and the documentation
+    parameters_model: ClassVar[type[BoxParameters]]
+    min_inputs: ClassVar[int] = 1
+    max_inputs: ClassVar[int] = 1
+    row_wise: ClassVar[bool] = True  # in = out + filtered + dead; a windowed box: in = absorbed + late + dead
+    needs_time: ClassVar[bool] = False  # reads watermarks: ``advance`` is called as they move
+
+    def __init__(self, parameters: Any) -> None:
+        self.parameters = parameters
+
+    @classmethod
+    def ports(cls, parameters: Any) -> tuple[str, ...]:
+        """The names of the output ports in order; the default port is named ``""``."""
+        return ("",)
+
+    @abstractmethod
+    def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
+        """Compile against the input schemas and keep what ``run`` needs; the schema of each output port.
+
+        ``times`` names the event-time field of each input, None where tuples go by their arrival. Called once, when
+        the network is loaded. Raises BindError with the key of the parameter at fault.
+        """
+
+    def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
+        """The event-time field of each output port. By default the first input's, which row-wise boxes keep."""
+        return (times[0],) * len(self.ports(self.parameters))
+
+    def new_state(self) -> Any:
+        """What the box remembers between trains; None for a box that remembers nothing."""
+        return None
+
+    @abstractmethod
+    def run(self, state: Any, port: int, train: Train, emit: Emit, tally: Tally) -> None:
+        """Process one train from an input port. Must not keep or write into the train's columns."""
+
+    def advance(self, state: Any, watermark_ns: int, emit: Emit, tally: Tally) -> None:
+        """No tuple below this event time will come any more, on any input: close what waited for that."""
+
+    def state_nbytes(self, state: Any) -> int:
+        """About how many bytes the state holds."""
+        return 0
+
+    def snapshot(self, state: Any) -> Any:
+        """The state as plain data (numbers, strings, lists, dicts, numpy arrays): what a checkpoint writes."""
+        return None
+
+    def restore(self, data: Any) -> Any:
+        """A state from what ``snapshot`` gave."""
+        return self.new_state()

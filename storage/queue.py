@@ -1,0 +1,103 @@
+"""An arc's queue: trains in order of arrival, taken by count of tuples.
+
+Not thread-safe by itself: the storage manager's lock guards all queues (one lock for a fan-out to two hundred arcs is
+cheaper than two hundred). Counts satisfy the arc's law at any quiet point:
+enqueued = dequeued + shed + in memory + on disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from storage.train import Train
+
+ALL = 2**62  # "how many tuples": every one there is
+
+COALESCE_BELOW = 2_048
+"""Trains shorter than this are joined when taken together: a box call costs about 20 us whatever its length, so a
+hundred trains of one tuple are better one train of a hundred, and joining trains of 10,000 would only copy them."""
+
+
+class Lease:
+    """Bytes of one train in the budget, held by every queue that the train waits in and counted once."""
+
+    __slots__ = ("holders", "nbytes")
+
+    def __init__(self, nbytes: int, holders: int) -> None:
+        self.nbytes = nbytes
+        self.holders = holders
+
+
+class ArcQueue:
+    """FIFO of (train, lease). Owner: the storage manager, under its lock."""
+
+    __slots__ = ("dequeued", "enqueued", "entries", "nbytes", "shed", "tuples")
+
+    def __init__(self) -> None:
+        self.entries: deque[tuple[Train, Lease]] = deque()
+        self.tuples = 0  # in memory now
+        self.nbytes = 0
+        self.enqueued = 0  # tuples since the start
+        self.dequeued = 0
+        self.shed = 0
+
+    def put(self, train: Train, lease: Lease) -> None:
+        self.entries.append((train, lease))
+        self.tuples += train.count
+        self.nbytes += lease.nbytes
+        self.enqueued += train.count
+
+    def take(self, tuples: int) -> tuple[list[Train], list[Lease]]:
+        """Up to ``tuples`` tuples from the head, and the leases that are thereby free.
+
+        A train that is cut stays, as its rest, with its whole lease: the rest is a view into the same memory.
+        Punctuations (trains of no tuples) come along with the tuples before them.
+        """
+        taken: list[Train] = []
+        freed: list[Lease] = []
+        left = tuples
+        entries = self.entries
+        while entries and (left > 0 or entries[0][0].count == 0):
+            train, lease = entries[0]
+            if train.count > left:
+                head, rest = train.split(left)
+                entries[0] = (rest, lease)
+                taken.append(head)
+                left = 0
+                break
+            entries.popleft()
+            taken.append(train)
+            freed.append(lease)
+            self.nbytes -= lease.nbytes
+            left -= train.count
+        count = sum([t.count for t in taken])
+        self.tuples -= count
+        self.dequeued += count
+        return taken, freed
+
+    @property
+    def residual(self) -> int:
+        """What the arc's law leaves over; anything but 0 is a bug."""
+        return self.enqueued - self.dequeued - self.shed - self.tuples
+
+
+def coalesce(trains: list[Train], target: int = 4 * COALESCE_BELOW) -> list[Train]:
+    """Join neighbours that are short, up to about ``target`` tuples; leave long ones as they are."""
+    if len(trains) <= 1:
+        return trains
+    out: list[Train] = []
+    run: list[Train] = []
+    size = 0
+    for train in trains:
+        if train.count >= COALESCE_BELOW or size + train.count > target:
+            if run:
+                out.append(Train.concat(run))
+            run, size = [], 0
+        if train.count >= COALESCE_BELOW:
+            out.append(train)
+        else:
+            run.append(train)
+            size += train.count
+    if run:
+        out.append(Train.concat(run))
+    return out
