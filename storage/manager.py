@@ -50,10 +50,16 @@ class StorageManager:
             if self.used_bytes > self.peak_bytes:
                 self.peak_bytes = self.used_bytes
 
-    def take(self, arc: int, tuples: int) -> list[Train]:
-        """Up to ``tuples`` tuples from the head of an arc, short trains joined. Scheduler thread only."""
+    def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
+        """Up to ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.
+
+        Gives the trains with short ones joined, how many tuples they hold, and how many trains left the queue whole.
+        """
         with self._lock:
-            taken, freed = self.queues[arc].take(tuples)
+            queue = self.queues[arc]
+            before = queue.tuples
+            taken, freed = queue.take(tuples, trains)
+            count = before - queue.tuples
             for lease in freed:
                 lease.holders -= 1
                 if lease.holders == 0:
@@ -63,4 +69,4 @@ class StorageManager:
                 self._has_room = True
         if room_again and self._on_room is not None:
             self._on_room()
-        return coalesce(taken)
+        return coalesce(taken), count, len(freed)

@@ -47,8 +47,8 @@ class ArcQueue:
         self.nbytes += lease.nbytes
         self.enqueued += train.count
 
-    def take(self, tuples: int) -> tuple[list[Train], list[Lease]]:
-        """Up to ``tuples`` tuples from the head, and the leases that are thereby free.
+    def take(self, tuples: int, trains: int) -> tuple[list[Train], list[Lease]]:
+        """Up to ``tuples`` tuples of the first ``trains`` trains, and the leases of those that left whole.
 
         A train that is cut stays, as its rest, with its whole lease: the rest is a view into the same memory.
         Punctuations (trains of no tuples) come along with the tuples before them.
@@ -57,22 +57,22 @@ class ArcQueue:
         freed: list[Lease] = []
         left = tuples
         entries = self.entries
-        while entries and (left > 0 or entries[0][0].count == 0):
+        while entries and len(freed) < trains:
             train, lease = entries[0]
             if train.count > left:
-                head, rest = train.split(left)
-                entries[0] = (rest, lease)
-                taken.append(head)
-                left = 0
+                if left > 0:
+                    head, rest = train.split(left)
+                    entries[0] = (rest, lease)
+                    taken.append(head)
+                    left = 0
                 break
             entries.popleft()
             taken.append(train)
             freed.append(lease)
             self.nbytes -= lease.nbytes
             left -= train.count
-        count = sum([t.count for t in taken])
-        self.tuples -= count
-        self.dequeued += count
+        self.tuples -= tuples - left
+        self.dequeued += tuples - left
         return taken, freed
 
     @property

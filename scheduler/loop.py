@@ -1,0 +1,111 @@
+"""The scheduler's thread: drain events, apply them, ask the policy, claim trains, put the plan on the execution queue.
+
+Deciding is the policy's; this file only does. It is one function on purpose, to be read from top to bottom. The
+execution queue stays short (two plans a worker), so that decisions are fresh: a plan that waits behind ten others was
+decided on a state that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import NamedTuple, Protocol
+
+from scheduler.events import Claimed, Dispatched, Event
+from scheduler.plan import Plan
+from scheduler.policies import Policy
+from scheduler.state import SchedulerState
+from storage.train import Train
+
+PLANS_PER_WORKER = 2
+
+
+class Claim(NamedTuple):
+    """Trains taken from an arc for a plan. ``emptied``: nothing was left, so later tuples may bypass the queue."""
+
+    trains: list[Train]
+    emptied: bool
+
+
+class Work(NamedTuple):
+    """An entry of the execution queue. ``plan`` None tells a worker to end."""
+
+    plan: Plan | None
+    claims: dict[int, Claim]  # by arc
+
+
+class Storage(Protocol):
+    """What the loop needs of the storage manager."""
+
+    def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]: ...
+
+
+class SchedulerLoop:
+    """Owner of the SchedulerState. ``run`` is the scheduler's thread; others only ``post``."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        policy: Policy,
+        storage: Storage,
+        execution_queue: SimpleQueue[Work],
+        workers: int,
+        now_ns: Callable[[], int],
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self.state = state
+        self.policy = policy
+        self.storage = storage
+        self.execution_queue = execution_queue
+        self.plans_at_most = PLANS_PER_WORKER * workers
+        self.now_ns = now_ns  # wall clock: what arrival stamps are in
+        self.clock_ns = clock_ns  # monotonic: for our own costs
+        self.events: SimpleQueue[Event | None] = SimpleQueue()
+        self.post: Callable[[Event], None] = self.events.put
+        self.steps = 0
+        self.decision_ns = 0  # in the policy and the state
+        self.storage_ns = 0  # in claiming trains
+
+    def stop(self) -> None:
+        """The loop ends when it has read everything that was posted before."""
+        self.events.put(None)
+
+    def run(self) -> None:
+        events, state, apply = self.events, self.state, self.state.apply
+        while True:
+            event = events.get()
+            begun_ns = self.clock_ns()
+            for _ in range(events.qsize()):  # what is there now, not what comes while we read
+                if event is None:
+                    return
+                apply(event)
+                event = events.get()
+            if event is None:
+                return
+            apply(event)
+            while state.outstanding < self.plans_at_most:
+                plan = self.policy(state, self.now_ns())
+                if plan is None:
+                    break
+                decided_ns = self.clock_ns()
+                self.dispatch(plan)
+                self.steps += 1
+                self.decision_ns += decided_ns - begun_ns
+                begun_ns = self.clock_ns()
+                self.storage_ns += begun_ns - decided_ns
+            self.decision_ns += self.clock_ns() - begun_ns
+
+    def dispatch(self, plan: Plan) -> None:
+        """Take what the plan asks for and hand it to the workers."""
+        state = self.state
+        claims: dict[int, Claim] = {}
+        for box, tuples in plan.claims:
+            for a in state.network.boxes[box].in_arcs:
+                arc = state.arcs[a]
+                if arc.entries:
+                    # Never more than the state knows of: a train may be in storage whose event is still on its way.
+                    trains, taken, whole = self.storage.take(a, min(tuples, arc.tuples), len(arc.entries))
+                    state.apply(Claimed(a, taken, whole))
+                    claims[a] = Claim(trains, not arc.entries)
+        state.apply(Dispatched(plan))
+        self.execution_queue.put(Work(plan, claims))

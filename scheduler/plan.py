@@ -1,0 +1,40 @@
+"""A plan: which boxes, in which order, how many tuples each. What the scheduler decides and a worker does."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """Run this box on at most this many of the tuples that wait for it, and on all that reaches it within the plan."""
+
+    box: int
+    tuples: int
+
+
+class Plan:
+    """A sequence of steps that one worker runs without coming back to the scheduler.
+
+    A box may stand in it more than once (min_latency runs the root again and again). What a box emits to a box that
+    comes later in the plan goes straight there and touches no queue.
+    """
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        self.steps = steps
+
+    @cached_property
+    def boxes(self) -> tuple[int, ...]:
+        """The boxes in the order in which they run, repeats included."""
+        return tuple([s.box for s in self.steps])
+
+    @cached_property
+    def claims(self) -> tuple[Step, ...]:
+        """Each box once, at its first visit: what to take from its queues before the plan starts."""
+        first: dict[int, Step] = {}
+        for step in self.steps:
+            first.setdefault(step.box, step)
+        return tuple(first.values())
+
+    def __repr__(self) -> str:
+        return "Plan(" + " ".join(f"{b}x{n}" for b, n in self.steps) + ")"

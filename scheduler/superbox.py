@@ -1,0 +1,52 @@
+"""Superboxes: which boxes are scheduled as one.
+
+A static superbox is the tree of boxes above an output, as in the paper, when no two applications share a box. Where
+they do, a tree would belong to two applications at once and a box would run in two plans; so a shared box is the root
+of a superbox of its own, with everything above it that leads to it alone. Every box is then in exactly one superbox,
+and the boxes inside hand trains to each other without a queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catalog.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Superbox:
+    """Boxes in post-order: every box after all that feed it, the root last."""
+
+    number: int
+    root: int
+    boxes: tuple[int, ...]
+
+
+def static_superboxes(network: Network) -> tuple[Superbox, ...]:
+    """Cut the network into superboxes; numbered in the order of their roots."""
+    root_of: dict[int, int] = {}
+    for node in reversed(network.boxes):  # consumers before their feeders
+        roots = {root_of[consumer] for consumer in network.fed[node.number]}
+        delivers = any(network.arcs[a].output is not None for arcs in node.out_arcs for a in arcs)
+        root_of[node.number] = roots.pop() if len(roots) == 1 and not delivers else node.number
+    roots_in_order = sorted({*root_of.values()})
+    return tuple(
+        Superbox(number, root, post_order(network, root, {b for b, r in root_of.items() if r == root}))
+        for number, root in enumerate(roots_in_order)
+    )
+
+
+def post_order(network: Network, root: int, members: set[int]) -> tuple[int, ...]:
+    """The members from the leaves to the root, each after its feeders. No recursion: a chain may be thousands long."""
+    order: list[int] = []
+    seen: set[int] = set()
+    stack: list[tuple[int, bool]] = [(root, False)]
+    while stack:
+        box, feeders_done = stack.pop()
+        if feeders_done:
+            order.append(box)
+        elif box not in seen:
+            seen.add(box)
+            stack.append((box, True))
+            stack.extend((f, False) for f in reversed(network.feeders[box]) if f in members and f not in seen)
+    return tuple(order)
