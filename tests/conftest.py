@@ -1,0 +1,34 @@
+"""What every test shares: how hypothesis searches, and that no test leaves a thread of ours behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The suite must give the same answer twice on a busy machine: examples are derived from the test, and no example has a
+# deadline. `HYPOTHESIS_PROFILE=deep make test` searches at random and further.
+settings.register_profile(
+    "suite", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("deep", max_examples=1000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+THREAD_PREFIX = "aurorad-"
+THREAD_END_SECONDS = 5.0
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left_behind() -> Iterator[None]:
+    """A daemon that a test has not stopped would take its core from every test after it."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + THREAD_END_SECONDS
+    while left := [t.name for t in threading.enumerate() if t not in before and t.name.startswith(THREAD_PREFIX)]:
+        if time.monotonic() > deadline:
+            pytest.fail(f"threads still running after the test: {left}")
+        time.sleep(0.01)

@@ -1,0 +1,100 @@
+"""The project's own source as data: what the tidy tests read."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("catalog", "storage", "scheduler", "router", "qos_monitor", "load_shedder", "engine")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Source:
+    """A Python file. ``name`` is its path from the root, with slashes."""
+
+    name: str
+
+    @cached_property
+    def text(self) -> str:
+        return (ROOT / self.name).read_text(encoding="utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.name)
+
+    @property
+    def package(self) -> str:
+        return self.name.split("/", 1)[0]
+
+    def under(self, *places: str) -> bool:
+        """Whether the file is one of these, or below one of these folders (which end in a slash)."""
+        return any(self.name == p or (p.endswith("/") and self.name.startswith(p)) for p in places)
+
+    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+        return (n for n in ast.walk(self.tree) if isinstance(n, kinds))
+
+    def functions(self) -> Iterator[Function]:
+        return (n for n in ast.walk(self.tree) if isinstance(n, Function))
+
+    def imports(self, *, top_level: bool = False) -> Iterator[tuple[str, int]]:
+        """(module, line) of each import; with ``top_level`` only what runs as the module is loaded."""
+        nodes = _loaded(self.tree) if top_level else ast.walk(self.tree)
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, node.lineno) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module, node.lineno
+
+    def calls(self) -> Iterator[tuple[str, int]]:
+        """(dotted name, line) of each call of a plain name: ``time.time``, ``open``, ``path.read_text``."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                yield _dotted(node.func), node.lineno
+
+
+def _loaded(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every node that runs at import: not inside a function, not under ``if TYPE_CHECKING``."""
+    stack: list[ast.AST] = list(tree.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Function | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and _dotted(node.test).endswith("TYPE_CHECKING"):
+            stack.extend(node.orelse)
+            continue
+        yield node
+        stack.extend(ast.iter_child_nodes(node))
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return ""
+
+
+def tracked() -> list[str]:
+    """What git knows or would add: the files that someone else gets to read."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return sorted(name for name in set(listing.stdout.splitlines()) if (ROOT / name).is_file())
+
+
+def python_sources(*folders: str) -> list[Source]:
+    """The Python files below these folders, without caches."""
+    paths = (p for folder in folders for p in (ROOT / folder).rglob("*.py") if "__pycache__" not in p.parts)
+    return [Source(p.relative_to(ROOT).as_posix()) for p in sorted(paths)]
+
+
+CODE = python_sources(*PACKAGES)
+TESTS = python_sources("tests")
