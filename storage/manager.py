@@ -33,12 +33,17 @@ class StorageManager:
         """Whether the edge may admit more. Read without the lock: a flag that is late by one train does no harm."""
         return self._has_room
 
+    def is_empty(self) -> bool:
+        """Nothing waits on any arc, punctuations included."""
+        with self._lock:
+            return not any(queue.entries for queue in self.queues)
+
     def when_room(self, callback: Callable[[], None]) -> None:
         """``callback`` is called, outside the lock and from the taking thread, when room comes back."""
         self._on_room = callback
 
-    def enqueue(self, arcs: Sequence[int], train: Train) -> None:
-        """Put a train on every one of these arcs (a box's fan-out)."""
+    def enqueue(self, arcs: Sequence[int], train: Train) -> int:
+        """Put a train on every one of these arcs (a box's fan-out); how many bytes it takes."""
         nbytes = train.nbytes
         lease = Lease(nbytes, len(arcs))
         with self._lock:
@@ -49,6 +54,7 @@ class StorageManager:
                 self._has_room = False
             if self.used_bytes > self.peak_bytes:
                 self.peak_bytes = self.used_bytes
+        return nbytes
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         """Up to ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.

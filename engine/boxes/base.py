@@ -17,8 +17,13 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from catalog.schema import Schema
+from catalog.errors import BindError, ExpressionError
+from catalog.schema import Schema, Type
+from engine.expressions import Expression, compile_expression
 from storage.train import Train
+
+LOST_TIME = ""
+"""In place of the name of an event-time field that a map above did not keep."""
 
 Emit = Callable[[int, Train], None]
 """Send a train out by an output port."""
@@ -53,6 +58,7 @@ class Box(ABC):
     max_inputs: ClassVar[int] = 1
     row_wise: ClassVar[bool] = True  # in = out + filtered + dead; a windowed box: in = absorbed + late + dead
     needs_time: ClassVar[bool] = False  # reads watermarks: ``advance`` is called as they move
+    needs_clock: ClassVar[bool] = False  # ``tick`` is called some ten times a second, also when nothing arrives
 
     def __init__(self, parameters: Any) -> None:
         self.parameters = parameters
@@ -66,8 +72,9 @@ class Box(ABC):
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         """Compile against the input schemas and keep what ``run`` needs; the schema of each output port.
 
-        ``times`` names the event-time field of each input, None where tuples go by their arrival. Called once, when
-        the network is loaded. Raises BindError with the key of the parameter at fault.
+        ``times`` names the event-time field of each input: None where tuples go by their arrival, ``LOST_TIME`` where
+        a box above dropped the field. Called once, when the network is loaded. Raises BindError with the key of the
+        parameter at fault.
         """
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
@@ -85,6 +92,13 @@ class Box(ABC):
     def advance(self, state: Any, watermark_ns: int, emit: Emit, tally: Tally) -> None:
         """No tuple below this event time will come any more, on any input: close what waited for that."""
 
+    def out_watermark_ns(self, state: Any, watermark_ns: int) -> int:
+        """The watermark of the outputs, given that of the inputs: below it for a box that emits older times later."""
+        return watermark_ns
+
+    def tick(self, state: Any, now_ns: int, emit: Emit, tally: Tally) -> None:
+        """The time of day, for time-outs of boxes with ``needs_clock``."""
+
     def state_nbytes(self, state: Any) -> int:
         """About how many bytes the state holds."""
         return 0
@@ -96,3 +110,13 @@ class Box(ABC):
     def restore(self, data: Any) -> Any:
         """A state from what ``snapshot`` gave."""
         return self.new_state()
+
+
+def compile_parameter(
+    text: str, schema: Schema, key: tuple[str | int, ...], expect: Type | None = None
+) -> Expression:
+    """An expression among the parameters; what is wrong with it is said at its key."""
+    try:
+        return compile_expression(text, schema, expect=expect)
+    except ExpressionError as error:
+        raise BindError(error.message, key, error.hint) from error

@@ -1,0 +1,66 @@
+"""universal: a box of given cost and selectivity, for experiments. It passes tuples on unchanged.
+
+The cost is processor time really spent, with Python's lock let go (hashing a block does both), so that two workers run
+two such boxes at once. The selectivity is exact and without chance: of the first k tuples floor(k * selectivity) are
+out, so the same tuples come out whatever the trains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from time import thread_time_ns
+from typing import Any
+
+import numpy as np
+from pydantic import Field as Parameter
+
+from catalog.config.units import Duration
+from catalog.schema import Schema
+from engine.boxes.base import Box, BoxParameters, Emit, Tally
+from storage.train import Train
+
+_BLOCK = bytes(4_096)  # about 3 us; above 2,047 bytes hashlib lets go of Python's lock
+
+
+class UniversalParameters(BoxParameters):
+    cost: Duration = 0
+    selectivity: float = Parameter(default=1.0, ge=0.0, le=1_000.0)
+
+
+class Universal(Box):
+    kind = "universal"
+    summary = "a box of given cost and selectivity, for experiments"
+    parameters_model = UniversalParameters
+
+    def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
+        return inputs
+
+    def new_state(self) -> list[int]:
+        return [0]  # tuples seen
+
+    def run(self, state: list[int], port: int, train: Train, emit: Emit, tally: Tally) -> None:
+        spend(self.parameters.cost * train.count)
+        seen = state[0]
+        state[0] = seen + train.count
+        if self.parameters.selectivity == 1.0:
+            emit(0, train)
+            return
+        due = np.floor(np.arange(seen, seen + train.count + 1) * self.parameters.selectivity)
+        copies = np.diff(due).astype(np.intp)
+        index = np.repeat(np.arange(train.count), copies)
+        tally.filtered += train.count - len(index)  # negative where a selectivity above 1 makes more of them
+        if len(index):
+            emit(0, train.take(index))
+
+    def snapshot(self, state: list[int]) -> list[int]:
+        return state
+
+    def restore(self, data: Any) -> list[int]:
+        return list(data)
+
+
+def spend(cost_ns: int) -> None:
+    """Use that much processor time of this thread."""
+    end_ns = thread_time_ns() + cost_ns
+    while thread_time_ns() < end_ns:
+        hashlib.blake2b(_BLOCK)

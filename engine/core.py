@@ -1,0 +1,158 @@
+"""The engine without its surroundings: storage, routes, scheduler and workers around one network.
+
+The daemon puts sockets, HTTP and the monitor around it; benchmarks and tests run it bare. Trains come in by ``feed`` and
+go out to the outlets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Condition, Thread
+from time import monotonic, perf_counter_ns, sleep, time_ns
+from typing import Protocol
+
+from catalog.network import Network
+from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
+from engine.runtime import BoxRuntime
+from engine.worker import WorkerPool
+from router.routes import Routes, Stamp
+from scheduler.events import Enqueued, OutputBlocked, OutputFreed
+from scheduler.loop import SchedulerLoop
+from scheduler.policies import policies
+from scheduler.state import SchedulerSettings, SchedulerState
+from storage.manager import StorageManager
+from storage.train import Train
+
+
+class Outlet(Protocol):
+    """Where an output's trains go."""
+
+    def deliver(self, train: Train) -> None: ...
+
+
+class Engine:
+    def __init__(
+        self,
+        network: Network,
+        outlets: Sequence[Callable[[Train], None]],
+        *,
+        workers: int = 2,
+        memory_bytes: int = 512 * 2**20,
+        policy: str = "round_robin",
+        settings: SchedulerSettings | None = None,
+        stamps: Sequence[Stamp | None] | None = None,
+        now_ns: Callable[[], int] = time_ns,
+    ) -> None:
+        self.network = network
+        self.policy = policy
+        self.now_ns = now_ns
+        self.storage = StorageManager(len(network.arcs), memory_bytes)
+        self.state = SchedulerState(network, settings)
+        self.runtimes = [BoxRuntime(node) for node in network.boxes]
+        stamps = stamps if stamps is not None else [None] * len(network.streams)
+        self.routes = Routes(network, self.storage, self._announce, outlets, stamps)
+        self.pool = WorkerPool(network, self.runtimes, self.routes, self._post, workers, now_ns)
+        self.loop = SchedulerLoop(
+            self.state, policies()[policy], self.storage, self.pool.execution_queue, workers, now_ns, perf_counter_ns
+        )
+        self.post = self.loop.post
+        self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
+        self._room = Condition()
+        self.on_room: Callable[[], None] = lambda: None
+        self.storage.when_room(self._room_again)
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.pool.start()
+        self._thread.start()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing waits and nothing runs; the caller has stopped feeding. False when time ran out."""
+        deadline = monotonic() + timeout_s
+        while not self.is_quiet():
+            if monotonic() > deadline:
+                return False
+            sleep(0.002)
+        return True
+
+    def is_quiet(self) -> bool:
+        """Nothing waits and nothing runs.
+
+        The order of these looks matters: a train is in storage before its event is posted and a plan is outstanding
+        until its Finished is applied, so whatever is under way shows in one of them.
+        """
+        return (
+            self.loop.resting
+            and self.loop.events.empty()
+            and self.storage.is_empty()
+            and not self.state.outstanding
+            and self.loop.resting
+        )
+
+    def stop(self) -> None:
+        """Ends the threads; what still waits stays in storage."""
+        self.loop.stop()
+        self._thread.join()
+        self.pool.stop()
+
+    # -- tuples in --------------------------------------------------------------------------------------------------
+
+    def feed(self, stream: int, train: Train, timeout_s: float | None = None) -> bool:
+        """Admit a train, waiting while storage is full. False when there was no room in time: nothing was taken."""
+        if not self.storage.has_room:
+            with self._room:
+                if not self._room.wait_for(lambda: self.storage.has_room, timeout_s):
+                    return False
+        self.routes.admit(stream, train)
+        return True
+
+    def block_output(self, output: int, blocked: bool) -> None:
+        """An outlet takes no more, or does again."""
+        self.post(OutputBlocked(output) if blocked else OutputFreed(output))
+
+    def _announce(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
+        arrival_ns = train.arrival_ns
+        if train.count:
+            first_ns = int(arrival_ns[0])
+            # Arrivals within a train are nearly in order, so half way between the ends is the mean, at no cost.
+            self.post(Enqueued(arcs, train.count, first_ns, (first_ns + int(arrival_ns[-1])) // 2, nbytes))
+        else:
+            self.post(Enqueued(arcs, 0, 0, 0, nbytes))
+
+    def _post(self, event: object) -> None:
+        self.loop.events.put(event)  # type: ignore[arg-type]
+
+    def _room_again(self) -> None:
+        with self._room:
+            self._room.notify_all()
+        self.on_room()
+
+    # -- looking in -------------------------------------------------------------------------------------------------
+
+    def box_readings(self) -> list[BoxReading]:
+        return [runtime.reading() for runtime in self.runtimes]
+
+    def arc_readings(self) -> list[ArcReading]:
+        return [
+            ArcReading(arc.name, q.tuples, q.nbytes, q.enqueued, q.dequeued, {"shed": q.shed} if q.shed else {})
+            for arc, q in zip(self.network.arcs, self.storage.queues, strict=True)
+        ]
+
+    def worker_readings(self) -> list[WorkerReading]:
+        pool = self.pool
+        return [WorkerReading(i, busy, plans) for i, (busy, plans) in enumerate(zip(pool.busy_ns, pool.plans, strict=True))]
+
+    def scheduler_reading(self) -> SchedulerReading:
+        loop = self.loop
+        return SchedulerReading(
+            policy=self.policy,
+            unit=self.state.settings.unit,
+            steps=loop.steps,
+            decision_ns=loop.decision_ns,
+            decision_counts=tuple(loop.decision_counts),
+            execution_queue=self.pool.execution_queue.qsize(),
+            scheduler_ns=loop.decision_ns,
+            storage_ns=loop.storage_ns,
+            worker_ns=max(0, sum(self.pool.busy_ns) - sum(r.cost_ns for r in self.runtimes)),
+        )

@@ -1,0 +1,217 @@
+"""From a plan's sequence of boxes to something a worker can run, compiled once and kept.
+
+What is known from the sequence alone is decided here and not per train: which chains of boxes run fused, which arcs are
+bypassed (a box that comes later in the plan takes its feeder's trains without a queue), and which go to storage or to an
+output.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Protocol
+
+from catalog.network import Network
+from catalog.readings import train_bucket
+from engine.boxes.base import Emit
+from engine.fuse import FusedChain, can_fuse
+from engine.runtime import BoxRuntime
+from scheduler.loop import Claim
+from storage.train import Train
+
+log = logging.getLogger("aurorad.worker")
+
+
+class Routes(Protocol):
+    """What a worker needs of the router."""
+
+    def enqueue(self, arcs: tuple[int, ...], train: Train) -> None: ...
+
+    def deliver(self, output: int, train: Train) -> None: ...
+
+
+class Inbox:
+    """What waits for the boxes of one plan while it runs."""
+
+    __slots__ = ("cut", "trains")
+
+    def __init__(self, claims: dict[int, Claim]) -> None:
+        self.trains: dict[int, list[Train]] = {a: c.trains for a, c in claims.items()}
+        # Arcs on which something was left in the queue: a train that bypassed them would overtake it.
+        self.cut = {a for a, c in claims.items() if not c.emptied}
+
+
+class Port:
+    """One output port at one place of a plan: where its trains go."""
+
+    __slots__ = ("bypass", "outputs", "queued", "routes", "timed")
+
+    def __init__(self, network: Network, arcs: Sequence[int], later: set[int], routes: Routes) -> None:
+        known = [network.arcs[a] for a in arcs]
+        self.bypass = tuple(a.number for a in known if a.box in later)
+        self.queued = tuple(a.number for a in known if a.box is not None and a.box not in later)
+        self.outputs = tuple(a.output for a in known if a.output is not None)
+        self.timed = any(a.timed for a in known)
+        self.routes = routes
+
+    def send(self, train: Train, inbox: Inbox) -> None:
+        if not train.count and not self.timed:
+            return
+        for arc in self.bypass:
+            if arc in inbox.cut:
+                self.routes.enqueue((arc,), train)
+            elif arc in inbox.trains:
+                inbox.trains[arc].append(train)
+            else:
+                inbox.trains[arc] = [train]
+        if self.queued:
+            self.routes.enqueue(self.queued, train)
+        if train.count:
+            for output in self.outputs:
+                self.routes.deliver(output, train)
+
+
+class SingleStep:
+    """One box by itself: the slow path, and the only one for boxes with state or several ports."""
+
+    def __init__(self, runtime: BoxRuntime, ports: tuple[Port, ...], now_ns: Callable[[], int]) -> None:
+        self.runtime = runtime
+        self.ports = ports
+        self.now_ns = now_ns
+        self.arcs = runtime.node.in_arcs
+
+    def run(self, inbox: Inbox) -> None:
+        for port, arc in enumerate(self.arcs):
+            for train in inbox.trains.pop(arc, ()):
+                self._call(port, train, inbox)
+
+    def _call(self, port: int, train: Train, inbox: Inbox) -> None:
+        runtime, box = self.runtime, self.runtime.box
+        begun_ns = perf_counter_ns()
+        # What the box emits leaves only after its clock has stopped: routing and delivery are not its cost.
+        emitted: list[tuple[int, Train]] = []
+
+        def emit(out_port: int, out: Train) -> None:
+            emitted.append((out_port, out))
+
+        try:
+            if train.count:
+                runtime.calls += 1
+                runtime.tuples_in += train.count
+                runtime.train_counts[train_bucket(train.count)] += 1
+                box.run(runtime.state, port, train, emit, runtime.tally)
+            if train.watermark_ns > runtime.port_watermarks_ns[port]:
+                self._advance(port, train.watermark_ns, emitted, emit)
+            if box.needs_clock:
+                box.tick(runtime.state, self.now_ns(), emit, runtime.tally)
+        except Exception:
+            # A bug in a box (or in trusted Python code that it calls) costs the tuples of this train, counted, and
+            # not the daemon.
+            log.exception("box %s failed on a train of %d tuples", runtime.node.name, train.count)
+            emitted.clear()
+            runtime.bury()
+        runtime.cost_ns += perf_counter_ns() - begun_ns
+        for out_port, out in emitted:
+            runtime.tuples_out[out_port] += out.count
+            self.ports[out_port].send(out, inbox)
+
+    def _advance(self, port: int, watermark_ns: int, emitted: list[tuple[int, Train]], emit: Emit) -> None:
+        """Event time moves on one input; the box's own time is that of its slowest input."""
+        runtime, box = self.runtime, self.runtime.box
+        runtime.port_watermarks_ns[port] = watermark_ns
+        lowest_ns = min(runtime.port_watermarks_ns)
+        if lowest_ns <= runtime.watermark_ns:
+            return
+        runtime.watermark_ns = lowest_ns
+        box.advance(runtime.state, lowest_ns, emit, runtime.tally)
+        out_ns = box.out_watermark_ns(runtime.state, lowest_ns)
+        told = {out_port for out_port, out in emitted if out.watermark_ns >= out_ns}
+        for out_port, schema in enumerate(runtime.node.out_schemas):
+            if self.ports[out_port].timed and out_port not in told:
+                emit(out_port, Train.empty(schema, out_ns))
+
+
+class FusedStep:
+    """A chain of filters and maps in one pass. Falls back to single steps while a queue inside it is cut."""
+
+    def __init__(self, singles: tuple[SingleStep, ...]) -> None:
+        self.singles = singles
+        self.chain = FusedChain([s.runtime for s in singles])
+        self.arcs = tuple(s.arcs[0] for s in singles)
+        self.inner = frozenset(self.arcs[1:])
+        self.port = singles[-1].ports[0]
+
+    def run(self, inbox: Inbox) -> None:
+        if not inbox.cut.isdisjoint(self.inner):
+            for single in self.singles:
+                single.run(inbox)
+            return
+        # From the end to the start: what waits further down is older and must come out first.
+        for stage in range(len(self.arcs) - 1, -1, -1):
+            for train in inbox.trains.pop(self.arcs[stage], ()):
+                self._call(stage, train, inbox)
+
+    def _call(self, stage: int, train: Train, inbox: Inbox) -> None:
+        try:
+            self.chain.run(stage, train, lambda out: self.port.send(out, inbox))
+        except Exception:
+            log.exception("fused chain %s failed", [s.runtime.node.name for s in self.singles])
+            for single in self.singles[stage:]:
+                single.runtime.bury()
+
+
+class Executable:
+    """A compiled sequence of boxes."""
+
+    def __init__(self, steps: tuple[SingleStep | FusedStep, ...], routes: Routes) -> None:
+        self.steps = steps
+        self.routes = routes
+
+    def run(self, claims: dict[int, Claim]) -> None:
+        inbox = Inbox(claims)
+        for step in self.steps:
+            step.run(inbox)
+        for arc, trains in inbox.trains.items():  # reached a box after its last turn in this plan
+            for train in trains:
+                self.routes.enqueue((arc,), train)
+
+
+def compile_sequence(
+    network: Network,
+    runtimes: Sequence[BoxRuntime],
+    boxes: tuple[int, ...],
+    routes: Routes,
+    now_ns: Callable[[], int],
+) -> Executable:
+    """An executable for these boxes in this order."""
+    singles = [
+        SingleStep(
+            runtimes[box],
+            tuple(Port(network, arcs, set(boxes[i + 1 :]), routes) for arcs in network.boxes[box].out_arcs),
+            now_ns,
+        )
+        for i, box in enumerate(boxes)
+    ]
+    steps: list[SingleStep | FusedStep] = []
+    i = 0
+    while i < len(singles):
+        length = _chain_length(network, runtimes, boxes, i)
+        steps.append(FusedStep(tuple(singles[i : i + length])) if length > 1 else singles[i])
+        i += length
+    return Executable(tuple(steps), routes)
+
+
+def _chain_length(network: Network, runtimes: Sequence[BoxRuntime], boxes: tuple[int, ...], start: int) -> int:
+    """How many boxes from ``start`` on form a chain that can run fused: each the only reader of the one before."""
+    end = start
+    while end + 1 < len(boxes):
+        here, after = boxes[end], boxes[end + 1]
+        if not (can_fuse(runtimes[here]) and can_fuse(runtimes[after])):
+            break
+        if network.boxes[here].out_arcs[0] != network.boxes[after].in_arcs:
+            break
+        if boxes.count(here) > 1 or boxes.count(after) > 1:  # a box that runs twice meets its queue in between
+            break
+        end += 1
+    return end - start + 1

@@ -1,0 +1,81 @@
+"""The worker pool: a few threads that drain the execution queue.
+
+A worker owns the state of the boxes of its plan, only while it runs it. It posts ``Finished`` after everything that the
+plan enqueued, so the scheduler never sees a box free whose output it has not heard of.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from time import perf_counter_ns
+
+from catalog.network import Network
+from engine.executable import Executable, Routes, compile_sequence
+from engine.runtime import BoxRuntime
+from scheduler.events import Event, Finished
+from scheduler.loop import Work
+
+log = logging.getLogger("aurorad.worker")
+
+EXECUTABLES_AT_MOST = 4_096
+"""Sequences kept compiled. Policies of a static network use one or two a superbox; a policy that makes up ever new ones
+must not fill the memory."""
+
+
+class WorkerPool:
+    def __init__(
+        self,
+        network: Network,
+        runtimes: Sequence[BoxRuntime],
+        routes: Routes,
+        post: Callable[[Event], None],
+        size: int,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.network = network
+        self.runtimes = runtimes
+        self.routes = routes
+        self.post = post
+        self.now_ns = now_ns
+        self.execution_queue: SimpleQueue[Work] = SimpleQueue()
+        self.busy_ns = [0] * size
+        self.plans = [0] * size
+        self._executables: dict[tuple[int, ...], Executable] = {}
+        self._threads = [
+            Thread(target=self._run, args=(number,), name=f"worker-{number}", daemon=True) for number in range(size)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends each worker after the plans that are queued."""
+        for _ in self._threads:
+            self.execution_queue.put(Work(None, {}))
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number: int) -> None:
+        while True:
+            plan, claims = self.execution_queue.get()
+            if plan is None:
+                return
+            begun_ns = perf_counter_ns()
+            self.executable(plan.boxes).run(claims)
+            self.busy_ns[number] += perf_counter_ns() - begun_ns
+            self.plans[number] += 1
+            self.post(Finished(plan))
+
+    def executable(self, boxes: tuple[int, ...]) -> Executable:
+        """Compiled on first use. Two workers may compile the same sequence: the last one stays."""
+        executable = self._executables.get(boxes)
+        if executable is None:
+            if len(self._executables) >= EXECUTABLES_AT_MOST:
+                self._executables.clear()
+            executable = compile_sequence(self.network, self.runtimes, boxes, self.routes, self.now_ns)
+            self._executables[boxes] = executable
+        return executable

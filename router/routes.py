@@ -1,0 +1,72 @@
+"""Where trains go: from a stream or from a box's port to the arcs behind it.
+
+A train to a box goes on the arc's queue and the scheduler hears of it; a train to an output goes straight to the
+output's subscribers, and nothing waits. Both happen here and nowhere else.
+
+Threads: ``admit`` on the I/O thread (or whoever feeds in process), ``enqueue`` and ``deliver`` on any worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from catalog.network import Network, Stream
+from storage.manager import StorageManager
+from storage.train import Train
+
+Announce = Callable[[tuple[int, ...], Train, int], None]
+Deliver = Callable[[Train], None]
+Stamp = Callable[[Train], Train]
+
+
+class Routes:
+    """``announce`` tells the scheduler of a train (and its bytes) on these arcs; ``outlets`` take what an output emits, by number;
+    ``stamps`` set the watermark of a stream's trains, where a box downstream goes by event time."""
+
+    def __init__(
+        self,
+        network: Network,
+        storage: StorageManager,
+        announce: Announce,
+        outlets: Sequence[Deliver],
+        stamps: Sequence[Stamp | None],
+    ) -> None:
+        self._storage = storage
+        self._announce = announce
+        self._outlets = outlets
+        self._stamps = stamps
+        self._lock = Lock()
+        self.admitted = [0] * len(network.streams)  # tuples, by stream
+        self._stream_queues = [_to_boxes(network, stream) for stream in network.streams]
+        self._stream_outputs = [_to_outputs(network, stream) for stream in network.streams]
+
+    def admit(self, stream: int, train: Train) -> None:
+        """Tuples enter the network. A train of none may carry a watermark."""
+        stamp = self._stamps[stream]
+        # One lock for the order: stamping and queueing must see a stream's trains in one order, whoever feeds it.
+        with self._lock:
+            self.admitted[stream] += train.count
+            if stamp is not None:
+                train = stamp(train)
+            if queues := self._stream_queues[stream]:
+                self._announce(queues, train, self._storage.enqueue(queues, train))
+        if train.count:
+            for output in self._stream_outputs[stream]:
+                self.deliver(output, train)
+
+    def enqueue(self, arcs: tuple[int, ...], train: Train) -> None:
+        """A box's train, to the queues of other boxes."""
+        self._announce(arcs, train, self._storage.enqueue(arcs, train))
+
+    def deliver(self, output: int, train: Train) -> None:
+        """A train to an output's subscribers."""
+        self._outlets[output](train)
+
+
+def _to_boxes(network: Network, stream: Stream) -> tuple[int, ...]:
+    return tuple(a for a in stream.arcs if network.arcs[a].box is not None)
+
+
+def _to_outputs(network: Network, stream: Stream) -> tuple[int, ...]:
+    return tuple(o for a in stream.arcs if (o := network.arcs[a].output) is not None)
