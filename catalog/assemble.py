@@ -1,0 +1,145 @@
+"""From bound boxes to a numbered, frozen network, and what looks odd about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from catalog.config.boxes import BoxDraft
+from catalog.config.document import Document
+from catalog.config.models import NetworkFile, OutputModel
+from catalog.errors import Problem
+from catalog.network import Arc, BoxNode, Network, Output, PortRef, Stream
+from catalog.qos import QoS
+from catalog.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an input names: a stream, or a port of a box."""
+
+    name: str
+    port: int
+    is_stream: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    draft: BoxDraft
+    box: Any
+    origins: list[Origin]
+    in_schemas: tuple[Schema, ...]
+    out_schemas: tuple[Schema, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOutput:
+    name: str
+    model: OutputModel
+    origin: Origin
+    schema: Schema
+    qos: QoS
+
+
+def assemble(
+    file: NetworkFile,
+    schemas: Mapping[tuple[str, int], Schema],
+    bound: Sequence[Bound],
+    outputs: Sequence[BoundOutput],
+    version: int,
+) -> Network:
+    """``bound`` is in topological order; a box's place in it is its number."""
+    streams = {name: i for i, name in enumerate(file.streams)}
+    boxes = {b.draft.name: i for i, b in enumerate(bound)}
+    arcs = _arcs(streams, boxes, bound, outputs)
+    leaving: dict[PortRef, list[int]] = {}
+    for arc in arcs:
+        leaving.setdefault(arc.source, []).append(arc.number)
+
+    def out(ref: PortRef) -> tuple[int, ...]:
+        return tuple(leaving.get(ref, ()))
+
+    nodes = tuple(
+        BoxNode(
+            number=i,
+            name=b.draft.name,
+            kind=b.draft.kind,
+            box=b.box,
+            in_arcs=tuple(a.number for a in arcs if a.box == i),
+            out_arcs=tuple(out(PortRef(box=i, port=p)) for p in range(len(b.draft.ports))),
+            ports=b.draft.ports,
+            in_schemas=b.in_schemas,
+            out_schemas=b.out_schemas,
+            cost_ns=b.draft.entry.cost_ns,
+            selectivity=b.draft.entry.selectivity,
+        )
+        for i, b in enumerate(bound)
+    )
+    return Network(
+        streams=tuple(
+            Stream(i, n, schemas[n, 0], out(PortRef(stream=i)), s.time, s.slack_ns, s.overload, s.source, s)
+            for i, (n, s) in enumerate(file.streams.items())
+        ),
+        boxes=nodes,
+        arcs=_timed(arcs, nodes),
+        outputs=tuple(
+            Output(i, o.name, o.schema, len(arcs) - len(outputs) + i, o.qos, o.model.sink)
+            for i, o in enumerate(outputs)
+        ),
+        config=file,
+        version=version,
+    )
+
+
+def _arcs(
+    streams: Mapping[str, int], boxes: Mapping[str, int], bound: Sequence[Bound], outputs: Sequence[BoundOutput]
+) -> list[Arc]:
+    def ref(origin: Origin) -> PortRef:
+        if origin.is_stream:
+            return PortRef(stream=streams[origin.name])
+        return PortRef(box=boxes[origin.name], port=origin.port)
+
+    def tail(origin: Origin) -> str:
+        port = "" if origin.is_stream else bound[boxes[origin.name]].draft.ports[origin.port]
+        return f"{origin.name}.{port}" if port else origin.name
+
+    arcs: list[Arc] = []
+    for i, b in enumerate(bound):
+        for port, origin in enumerate(b.origins):
+            head = f"{b.draft.name}.{port}" if len(b.origins) > 1 else b.draft.name
+            name = f"{tail(origin)}->{head}"
+            arcs.append(Arc(len(arcs), name, ref(origin), b.in_schemas[port], box=i, port=port))
+    for i, o in enumerate(outputs):
+        arcs.append(Arc(len(arcs), f"{tail(o.origin)}->{o.name}", ref(o.origin), o.schema, output=i))
+    return arcs
+
+
+def _timed(arcs: Sequence[Arc], nodes: Sequence[BoxNode]) -> tuple[Arc, ...]:
+    """An arc is timed when a box that needs event time lies anywhere behind it."""
+    timed = [False] * len(arcs)
+    for node in reversed(nodes):
+        needs = node.box.needs_time or any(timed[a] for port in node.out_arcs for a in port)
+        for a in node.in_arcs:
+            timed[a] = needs
+    return tuple(replace(arc, timed=timed[arc.number]) for arc in arcs)
+
+
+def find_dead_ends(network: Network, document: Document) -> list[Problem]:
+    """Warnings: whose tuples go nowhere. Of a box that leads to no output its ports are not told too."""
+    found: list[Problem] = []
+    for stream in network.streams:
+        if not stream.arcs:
+            path = ("streams", stream.name)
+            found.append(document.problem(path, f"nobody reads the stream '{stream.name}'", at_key=True, warning=True))
+    for node in network.boxes:
+        path = ("boxes", node.name)
+        if not network.box_outputs[node.number]:
+            message = f"the box '{node.name}' leads to no output"
+            found.append(document.problem(path, message, at_key=True, warning=True))
+        elif "" not in node.ports:  # a port beside a default one is an extra that nobody has to read
+            for port, arcs in zip(node.ports, node.out_arcs, strict=True):
+                if not arcs:
+                    message = f"nobody reads the port '{node.name}.{port}': its tuples are dropped"
+                    found.append(document.problem(path, message, at_key=True, warning=True))
+    return found

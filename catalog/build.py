@@ -1,0 +1,221 @@
+"""From a network file to a network: names resolved, loops refused, every box bound to the schemas that reach it.
+
+The rules
+- Streams, boxes and outputs share one space of names. So ``trades->big`` is one arc and no other, and a name in a log
+  line means one thing. (Refused: outputs in a space of their own; an output called like a box made two arcs alike.)
+- Boxes are numbered in topological order, ties by their order in the file; arcs by the box that they feed, then outputs.
+- Everything wrong is reported at once, and only what is wrong by itself: a box behind one that could not be bound is
+  left out and not reported as a consequence.
+- Warnings do not stop a network: a port, a box or a stream whose tuples go nowhere.
+
+The kinds of boxes and whatever knows expressions and policies are handed in: the catalog imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from catalog.assemble import Bound, BoundOutput, Origin, assemble, find_dead_ends
+from catalog.config.boxes import BoxDraft, draft_box
+from catalog.config.checks import check_listeners, check_names, check_policy, check_required, check_stream
+from catalog.config.document import Path
+from catalog.config.order import find_cycles, topological
+from catalog.config.read import Config, read_config
+from catalog.config.words import did_you_mean
+from catalog.errors import BindError, ExpressionError, NetworkError, Problem
+from catalog.network import Kinds, Network
+from catalog.qos import QoS
+from catalog.schema import Schema
+
+CheckPredicate = Callable[[str, Schema], Any]
+"""Raises ExpressionError unless the text is a boolean expression over the schema."""
+
+
+def read_network(
+    source: FilePath | str,
+    kinds: Kinds,
+    env: Mapping[str, str] | None = None,
+    *,
+    policies: Collection[str] | None = None,
+    check_predicate: CheckPredicate | None = None,
+    version: int = 1,
+) -> Network:
+    """Read a network file, check it whole and build it. Raises NetworkError with every problem.
+
+    ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by default
+    the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any.
+    """
+    config = read_config(source, os.environ if env is None else env)
+    return _Builder(config, kinds, check_predicate).build(policies, version)
+
+
+class _Builder:
+    """Collects. ``schemas`` and ``times`` are by (name, port); what is not in ``schemas`` could not be built."""
+
+    def __init__(self, config: Config, kinds: Kinds, check_predicate: CheckPredicate | None) -> None:
+        self.config = config
+        self.file = config.file
+        self.document = config.document
+        self.kinds = kinds
+        self.check_predicate = check_predicate
+        self.problems: list[Problem] = list(config.problems)
+        self.schemas: dict[tuple[str, int], Schema] = {}
+        self.times: dict[tuple[str, int], str | None] = {}
+        self.drafts: dict[str, BoxDraft] = {}
+
+    def build(self, policies: Collection[str] | None, version: int) -> Network:
+        for check in (check_required, check_names, check_listeners):
+            self.problems += check(self.config)
+        self.problems += check_policy(self.config, policies)
+        for name, stream in self.file.streams.items():
+            schema, problems = check_stream(name, stream, self.config)
+            self.problems += problems
+            self.schemas[name, 0], self.times[name, 0] = schema, stream.time
+        self.draft_all()
+        origins = {name: [self.resolve(*i) for i in draft.inputs] for name, draft in self.drafts.items()}
+        bound = [b for name in self.sort(origins) if (b := self.bind(self.drafts[name], origins[name])) is not None]
+        outputs = [o for name in self.file.outputs if (o := self.output(name)) is not None]
+        warnings = [p for p in self.problems if p.warning]
+        if len(warnings) < len(self.problems):
+            raise NetworkError(sorted(self.problems, key=lambda p: (p.line, p.column, p.place)), self.document.source)
+        network = assemble(self.file, self.schemas, bound, outputs, version)
+        warnings += find_dead_ends(network, self.document)
+        return replace(network, warnings=tuple(sorted(warnings, key=lambda p: (p.line, p.column))))
+
+    def draft_all(self) -> None:
+        data = self.document.data.get("boxes")
+        for name, entry in self.file.boxes.items():
+            draft, problems = draft_box(name, data[name], entry, self.kinds, self.document)
+            self.problems += problems
+            if draft is None:
+                self.config.broken.add(name)
+            elif name not in self.file.streams:
+                self.drafts[name] = draft
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    def resolve(self, text: str, path: Path) -> Origin | None:
+        """What ``trades`` or ``split.nyse`` stands for; None when it is reported or cannot be judged."""
+        name, dot, port = text.partition(".")
+        if name in self.file.streams:
+            if not dot:
+                return Origin(name, 0, is_stream=True)
+            return self.refuse(path, f"'{name}' is a stream and has no port '{port}'", f"write '{name}'")
+        draft = self.drafts.get(name)
+        if draft is not None:
+            return self.resolve_port(draft, port, path)
+        if name in self.config.broken or self.config.blind:
+            return None
+        if name in self.file.outputs:
+            return self.refuse(path, f"'{name}' is an output", f"read what feeds it: '{self.file.outputs[name].from_}'")
+        return self.refuse(path, f"there is no stream or box '{name}'", did_you_mean(name, self.names()))
+
+    def resolve_port(self, draft: BoxDraft, port: str, path: Path) -> Origin | None:
+        if draft.parameters is None:
+            return None  # its ports are unknown, and why is reported
+        if port in draft.ports:
+            return Origin(draft.name, draft.ports.index(port), is_stream=False)
+        named = [p for p in draft.ports if p]
+        if not port:
+            return self.refuse(path, f"'{draft.name}' has several ports", f"name one: {self.ports_of(draft)}")
+        if not named:
+            return self.refuse(path, f"'{draft.name}' has no port '{port}'", f"write '{draft.name}'")
+        return self.refuse(path, f"'{draft.name}' has no port '{port}'", did_you_mean(port, named))
+
+    def names(self) -> list[str]:
+        return [*self.file.streams, *self.drafts]
+
+    def ports_of(self, draft: BoxDraft) -> str:
+        return ", ".join(f"{draft.name}.{p}" for p in draft.ports if p)
+
+    def refuse(self, path: Path, message: str, hint: str = "") -> None:
+        self.problems.append(self.document.problem(path, message, hint))
+
+    # -- boxes ------------------------------------------------------------------------------------------------------
+
+    def sort(self, origins: Mapping[str, list[Origin | None]]) -> list[str]:
+        feeders = {n: [o.name for o in os_ if o is not None and not o.is_stream] for n, os_ in origins.items()}
+        for cycle in find_cycles(feeders):
+            draft = self.drafts[cycle[0]]
+            at = next((p for text, p in draft.inputs if text.partition(".")[0] == cycle[-1]), draft.path)
+            message = f"a loop: {' -> '.join([*cycle, cycle[0]])}"
+            self.refuse(at, message, "tuples flow one way; a network must have no loops")
+        return topological(feeders)
+
+    def bind(self, draft: BoxDraft, origins: list[Origin | None]) -> Bound | None:
+        """The box on its schemas; None when it, or what feeds it, is wrong."""
+        keys = [(o.name, o.port) for o in origins if o is not None]
+        fits = draft.cls.min_inputs <= len(keys) <= draft.cls.max_inputs
+        if draft.parameters is None or not fits or len(keys) < len(origins) or any(k not in self.schemas for k in keys):
+            return None
+        box = draft.cls(draft.parameters)
+        inputs = tuple(self.schemas[k] for k in keys)
+        times = tuple(self.times[k] for k in keys)
+        try:
+            outs = box.bind(inputs, times)
+        except (BindError, ExpressionError) as error:
+            self.problems.append(self.explain(draft, error))
+            return None
+        assert len(outs) == len(draft.ports), f"{draft.kind}: {len(outs)} schemas for the ports {draft.ports}"
+        for port, (schema, time) in enumerate(zip(outs, box.time_out(times), strict=True)):
+            self.schemas[draft.name, port], self.times[draft.name, port] = schema, time
+        return Bound(draft, box, [o for o in origins if o is not None], inputs, outs)
+
+    def explain(self, draft: BoxDraft, error: BindError | ExpressionError) -> Problem:
+        """At the parameter at fault; inside its text, when an expression says where."""
+        inner = error if isinstance(error, ExpressionError) else error.__cause__
+        text, offset = (inner.text, inner.offset) if isinstance(inner, ExpressionError) else ("", -1)
+        path = (*draft.path, *error.key) if isinstance(error, BindError) else self.find_text(draft.path, text)
+        if path == draft.path and (*path, draft.kind) in self.document.values:
+            path = (*path, draft.kind)
+        return self.document.problem(path, error.message, error.hint, offset=offset)
+
+    def find_text(self, path: Path, text: str) -> Path:
+        """Where below ``path`` the document has this text."""
+        for candidate in self.document.values:
+            if candidate[: len(path)] == path and len(candidate) > len(path) and self.value_at(candidate) == text:
+                return candidate
+        return path
+
+    def value_at(self, path: Path) -> Any:
+        here: Any = self.document.data
+        for part in path:
+            try:
+                here = here[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return here
+
+    # -- outputs ----------------------------------------------------------------------------------------------------
+
+    def output(self, name: str) -> BoundOutput | None:
+        model = self.file.outputs[name]
+        origin = self.resolve(model.from_.strip(), ("outputs", name, "from"))
+        schema = self.schemas.get((origin.name, origin.port)) if origin is not None else None
+        if origin is None or schema is None:
+            return None
+        qos = model.qos.make()
+        self.check_qos(("outputs", name, "qos"), qos, schema)
+        return BoundOutput(name, model, origin, schema, qos)
+
+    def check_qos(self, path: Path, qos: QoS, schema: Schema) -> None:
+        if qos.value is not None:
+            field = qos.value_field
+            at = (*path, "value", field)
+            if field not in schema:
+                hint = did_you_mean(field, schema.names)
+                self.problems.append(
+                    self.document.problem(at, f"the output has no field '{field}'", hint, at_key=True)
+                )
+            elif not schema[field].type.is_numeric:
+                self.refuse(at, f"'{field}' is a {schema[field].type}; a value graph needs a number")
+        if qos.prefer and self.check_predicate is not None:
+            try:
+                self.check_predicate(qos.prefer, schema)
+            except ExpressionError as error:
+                at = (*path, "prefer")
+                self.problems.append(self.document.problem(at, error.message, error.hint, offset=error.offset))

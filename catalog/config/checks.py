@@ -1,0 +1,114 @@
+"""What can be judged without any box: names that clash, listeners on one port, the time of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from catalog.config.document import Path
+from catalog.config.models import StreamModel, TcpSink, TcpSource
+from catalog.config.read import Config
+from catalog.config.units import Address
+from catalog.config.words import did_you_mean
+from catalog.errors import Problem
+from catalog.schema import Schema, Type
+
+
+def check_names(config: Config) -> list[Problem]:
+    """Streams, boxes and outputs share one space of names."""
+    problems: list[Problem] = []
+    owner: dict[str, str] = {}
+    sections = {"streams": config.file.streams, "boxes": config.file.boxes, "outputs": config.file.outputs}
+    for section, entries in sections.items():
+        for name in entries:
+            kind = {"streams": "stream", "boxes": "box", "outputs": "output"}[section]
+            if name in owner:
+                message = f"the {owner[name]} '{name}' has this name already"
+                hint = f"streams, boxes and outputs share their names: call this one {name}_{kind[:3]}"
+                problems.append(config.document.problem((section, name), message, hint, at_key=True))
+            owner.setdefault(name, kind)
+    return problems
+
+
+def check_required(config: Config) -> list[Problem]:
+    """A network without a stream or an output does nothing; said only where nothing else explains it."""
+    if config.blind or config.broken:
+        return []
+    missing = [s for s, entries in (("streams", config.file.streams), ("outputs", config.file.outputs)) if not entries]
+    return [config.document.problem((s,), f"a network needs {s}", "see configs/default.yaml") for s in missing]
+
+
+def check_policy(config: Config, policies: Collection[str] | None) -> list[Problem]:
+    policy = config.file.scheduler.policy
+    if policies is None or policy in policies:
+        return []
+    path: Path = ("scheduler", "policy")
+    return [config.document.problem(path, f"unknown policy '{policy}'", did_you_mean(policy, policies))]
+
+
+def listeners(config: Config) -> list[tuple[Path, Address]]:
+    """Every address that this network would listen on."""
+    found: list[tuple[Path, Address]] = []
+    if config.file.http.listen is not None:
+        found.append((("http", "listen"), config.file.http.listen))
+    found += [
+        (("streams", n, "source", "tcp"), s.source.tcp)
+        for n, s in config.file.streams.items()
+        if isinstance(s.source, TcpSource)
+    ]
+    found += [
+        (("outputs", n, "sink", "tcp"), o.sink.tcp)
+        for n, o in config.file.outputs.items()
+        if isinstance(o.sink, TcpSink)
+    ]
+    return found
+
+
+def check_listeners(config: Config) -> list[Problem]:
+    problems: list[Problem] = []
+    seen: list[tuple[Path, Address]] = []
+    for path, address in listeners(config):
+        other = next((p for p, a in seen if a.clashes(address)), None)
+        if other is not None:
+            where = ".".join(map(str, other))
+            line = config.document.locate(other).line if other in config.document.values else 0
+            there = f"on line {line}" if line else "by default"
+            message = f"{'.'.join(map(str, path))} and {where} both listen on {address}"
+            problems.append(config.document.problem(path, message, f"{where} is set {there}: give one another port"))
+        seen.append((path, address))
+    return problems
+
+
+def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema, list[Problem]]:
+    """The stream's schema, and what is wrong with its time."""
+    document, path = config.document, ("streams", name)
+    schema = stream.make_schema()
+    problems = _check_case(path, schema, config)
+    if stream.time is None:
+        if stream.slack_ns:
+            hint = "name the field: time: ts"
+            message = "slack without time: tuples go by their arrival and are never out of order"
+            problems.append(document.problem((*path, "slack"), message, hint, warning=True))
+        return schema, problems
+    at = (*path, "time")
+    if stream.time not in schema:
+        hint = did_you_mean(stream.time, schema.names)
+        problems.append(document.problem(at, f"the schema has no field '{stream.time}'", hint))
+    elif schema[stream.time].type is not Type.TIMESTAMP:
+        kind = schema[stream.time].type
+        problems.append(document.problem(at, f"'{stream.time}' is a {kind}; the time of a tuple is a timestamp"))
+    elif schema[stream.time].nullable:
+        message = f"'{stream.time}' may be NULL; the time of a tuple must be there"
+        problems.append(document.problem(at, message, f"drop the ? from {stream.time}"))
+    return schema, problems
+
+
+def _check_case(path: Path, schema: Schema, config: Config) -> list[Problem]:
+    """SQL does not tell ``Price`` from ``price``, so a stream must not have both."""
+    problems: list[Problem] = []
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            message = f"the fields '{other}' and '{name}' differ only in case: SQL takes them for one"
+            problems.append(config.document.problem((*path, "schema", name), message, at_key=True))
+    return problems

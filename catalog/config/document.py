@@ -1,0 +1,297 @@
+"""A YAML document as plain data, with the place of every value.
+
+Built straight from the parser's events, for three reasons. Errors found later (an unknown field in an expression) must
+point into the file, so each path keeps its marks. YAML 1.1's guesses are traps here: ``on:`` is the key of a join and not
+the boolean true, ``1:30`` is not ninety, ``010`` is not eight; so plain words mean what YAML 1.2 says. And the file is
+not trusted to be small: document size, depth and the number of values after aliases are expanded have limits, which a
+recursive constructor would meet by falling over.
+
+``${VAR}`` and ``${VAR:-default}`` are replaced inside scalars after parsing, so that a variable's text can never change
+the structure; ``$${`` stands for a literal ``${``. Refused: tags (``!!python/...`` and all others), several documents,
+keys that are not words or numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from catalog.errors import NetworkError, Problem
+
+Path = tuple[str | int, ...]
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 40
+MAX_VALUES = 200_000
+
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+_INT = re.compile(r"[-+]?[0-9]{1,30}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WORDS |= {".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place; line and column count from 1. ``quoted`` scalars begin one column before their text."""
+
+    line: int
+    column: int
+    quoted: bool = False
+    literal: bool = True  # the file's characters are the value's: no variable, no escape, no folding
+
+
+@dataclass
+class Document:
+    """``data`` is made of dict, list, str, int, float, bool and None."""
+
+    source: str
+    text: str
+    data: Any = None
+    keys: dict[Path, Mark] = field(default_factory=dict)  # where the key of a path stands
+    values: dict[Path, Mark] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def locate(self, path: Path, *, at_key: bool = False) -> Mark:
+        """The nearest place in the file: of the value, else of the key of the closest part that exists."""
+        if not at_key and path in self.values:
+            return self.values[path]
+        for end in range(len(path), 0, -1):
+            mark = self.keys.get(path[:end]) or self.values.get(path[:end])
+            if mark is not None:
+                return mark
+        return Mark(1, 1)
+
+    def problem(
+        self,
+        path: Path,
+        message: str,
+        hint: str = "",
+        *,
+        at_key: bool = False,
+        warning: bool = False,
+        offset: int = 0,
+    ) -> Problem:
+        """A problem with its line and column filled in. ``offset`` is into the text of the value."""
+        mark = self.locate(path, at_key=at_key)
+        column = mark.column
+        if offset > 0 and path in self.values and mark.literal:
+            column += offset + mark.quoted
+        return Problem(path, message, hint, mark.line, column, warning)
+
+    def line(self, number: int) -> str:
+        """A line of the file, for showing it under a message."""
+        lines = self.text.splitlines()
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def read_document(text: str, source: str, env: Mapping[str, str]) -> Document:
+    """Parse. Raises NetworkError where nothing can be read; lesser problems are in ``document.problems``."""
+    document = Document(source, text)
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise NetworkError([Problem((), f"the file is larger than {MAX_BYTES >> 20} MiB", line=1, column=1)], source)
+    try:
+        _Builder(document, env).build()
+    except yaml.MarkedYAMLError as error:
+        raise NetworkError([*document.problems, _syntax_problem(error, text)], source) from None
+    except yaml.YAMLError as error:
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        message = f"a character that YAML does not allow: {getattr(error, 'reason', error)}"
+        raise NetworkError([*document.problems, Problem((), message, line=line, column=1)], source) from None
+    except _StopReading as stop:
+        raise NetworkError([*document.problems, stop.problem], source) from None
+    return document
+
+
+class _StopReading(Exception):
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+
+class _Builder:
+    """One pass over the events. ``values`` counts every value, expanded aliases included."""
+
+    def __init__(self, document: Document, env: Mapping[str, str]) -> None:
+        self.document = document
+        self.env = env
+        self.anchors: dict[str, tuple[Any, Path]] = {}
+        self.open_anchors: set[str] = set()
+        self.count = 0
+
+    def build(self) -> None:
+        events: Iterator[Any] = yaml.parse(self.document.text, Loader=_Loader)
+        found = False
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if found:
+                    self.stop((), "a second document: one file holds one network", event)
+                found = True
+                self.document.data = self.node(next(events), events, ())
+
+    def node(self, event: Any, events: Iterator[Any], path: Path) -> Any:
+        self.count += 1
+        if self.count > MAX_VALUES:
+            self.stop(path, f"more than {MAX_VALUES:,} values, aliases expanded", event)
+        if len(path) > MAX_DEPTH:
+            self.stop(path[:MAX_DEPTH], f"nested deeper than {MAX_DEPTH} levels", event)
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event, path)
+        self.document.values[path] = _mark(event)
+        if event.tag is not None:
+            self.stop(path, f"a tag ({event.tag}): tags are not used here", event, "quote the value to make it a text")
+        if event.anchor is not None:
+            self.open_anchors.add(event.anchor)
+        if isinstance(event, yaml.ScalarEvent):
+            value: Any = self.scalar(event, path)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self.sequence(events, path)
+        else:
+            value = self.mapping(events, path)
+        if event.anchor is not None:
+            self.open_anchors.discard(event.anchor)
+            self.anchors[event.anchor] = (value, path)
+        return value
+
+    def sequence(self, events: Iterator[Any], path: Path) -> list[Any]:
+        out: list[Any] = []
+        for event in events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            out.append(self.node(event, events, (*path, len(out))))
+        return out
+
+    def mapping(self, events: Iterator[Any], path: Path) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        merged: list[dict[str, Any]] = []
+        for event in events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            key = self.key(event, path)
+            at = (*path, key)
+            if key == "<<" and event.implicit[0]:
+                merged += self.merge(self.node(next(events), events, at), at, event)
+                continue
+            if key in out:
+                first = self.document.keys[at]
+                self.report(at, f"the key '{key}' stands here twice", event, f"the first is on line {first.line}")
+                self.node(next(events), events, (*path, f"{key} (again)"))
+                continue
+            self.document.keys[at] = _mark(event)
+            out[key] = self.node(next(events), events, at)
+        for source in merged:
+            for key, value in source.items():
+                out.setdefault(key, value)
+        return out
+
+    def key(self, event: Any, path: Path) -> str:
+        if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
+            self.stop(path, "a key must be a plain word", event)
+        return str(event.value)
+
+    def merge(self, value: Any, path: Path, event: Any) -> list[dict[str, Any]]:
+        """``<<: *other``: the keys of another mapping, where they are not given here."""
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(s, dict) for s in sources):
+            self.report(path, "<< takes a mapping or a list of mappings", event)
+            return []
+        for source in sources:
+            for key in source:
+                self.document.keys.setdefault((*path[:-1], key), _mark(event))
+        return sources
+
+    def alias(self, event: Any, path: Path) -> Any:
+        """The value behind ``*name``, counted again with all it holds: that is what stops a bomb."""
+        if event.anchor in self.open_anchors or event.anchor not in self.anchors:
+            what = "contains itself" if event.anchor in self.open_anchors else "is not defined above"
+            self.stop(path, f"the alias *{event.anchor} {what}", event)
+        value, origin = self.anchors[event.anchor]
+        self.copy_marks(value, origin, path)
+        self.document.values[path] = _mark(event)
+        return value
+
+    def copy_marks(self, value: Any, origin: Path, path: Path) -> None:
+        self.count += 1
+        if self.count > MAX_VALUES or len(path) > MAX_DEPTH:
+            mark = self.document.locate(path)
+            message = f"aliases expand to more than {MAX_VALUES:,} values or {MAX_DEPTH} levels"
+            raise _StopReading(Problem(path[:MAX_DEPTH], message, "", mark.line, mark.column))
+        for marks in (self.document.keys, self.document.values):
+            if origin in marks:
+                marks[path] = marks[origin]
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for part, child in items:
+            self.copy_marks(child, (*origin, part), (*path, part))
+
+    def scalar(self, event: Any, path: Path) -> Any:
+        text = event.value
+        plain = event.implicit[0]
+        if "${" in text:
+            text = self.substitute(text, event, path)
+        if not plain:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INT.fullmatch(text):
+            return int(text)
+        return float(text) if _FLOAT.fullmatch(text) else text
+
+    def substitute(self, text: str, event: Any, path: Path) -> str:
+        def replace(match: re.Match[str]) -> str:
+            if match[0] == "$${":
+                return "${"
+            name, default = match[1], match[3]
+            if name is None:
+                hint = "write ${NAME} or ${NAME:-default}, or $${ for the two characters themselves"
+                self.report(path, "a variable that does not end or has no proper name", event, hint)
+                return ""
+            value = self.env.get(name, "")
+            if value or (name in self.env and default is None):
+                return value
+            if default is None:
+                hint = f"set it, or write ${{{name}:-default}}"
+                self.report(path, f"the environment variable {name} is not set", event, hint)
+                return ""
+            return default
+
+        return _VARIABLE.sub(replace, text)
+
+    def report(self, path: Path, message: str, event: Any, hint: str = "") -> None:
+        mark = _mark(event)
+        self.document.problems.append(Problem(path, message, hint, mark.line, mark.column))
+
+    def stop(self, path: Path, message: str, event: Any, hint: str = "") -> None:
+        mark = _mark(event)
+        raise _StopReading(Problem(path, message, hint, mark.line, mark.column))
+
+
+def _mark(event: Any) -> Mark:
+    start, end = event.start_mark, event.end_mark
+    scalar = isinstance(event, yaml.ScalarEvent)
+    literal = scalar and start.line == end.line and "${" not in event.value
+    quoted = scalar and not event.implicit[0]
+    if literal and quoted:
+        literal = end.column - start.column == len(event.value) + 2
+    return Mark(start.line + 1, start.column + 1, quoted, literal)
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    message = f"not YAML: {error.problem or error.context or 'cannot be read'}"
+    shown = text.splitlines()[line - 1] if 0 < line <= text.count("\n") + 1 and text.splitlines()[line - 1 :] else ""
+    hint = ""
+    if "\t" in shown[: len(shown) - len(shown.lstrip())] or "'\\t'" in message:
+        hint = "indent with spaces: YAML does not allow tabs"
+    elif "mapping values are not allowed" in message:
+        hint = "quote a text that contains ': '"
+    elif "cannot start any token" in message:
+        hint = "quote a text that begins with this character"
+    return Problem((), message, hint, line, column)

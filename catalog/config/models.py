@@ -1,0 +1,257 @@
+"""The network file as models: what may be said, and what holds when it is not said.
+
+``configs/default.yaml`` is the manual of these keys; a test holds the two together. A field that carries a unit has it
+last in its name here (``slack_ns``) and not in the file (``slack: 200ms``). What needs other parts of the file to be
+judged (does this input exist?) is ``catalog/build.py``'s; here each section is checked by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    InstanceOf,
+    Tag,
+    model_validator,
+)
+
+from catalog.config.qos import QoSModel
+from catalog.config.units import (
+    Address,
+    Cost,
+    Duration,
+    Listen,
+    PositiveDuration,
+    PositiveSize,
+    Size,
+    parse_duration_ns,
+    parse_share,
+    parse_size_bytes,
+)
+from catalog.config.words import check_field_name, check_field_type, check_name
+from catalog.schema import Field as SchemaField
+from catalog.schema import Schema
+
+Format = Literal["ndjson", "csv", "arrow"]
+Name = Annotated[str, AfterValidator(check_name)]
+
+
+class Section(BaseModel):
+    """Base of all: an unknown key is an error, and nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, use_attribute_docstrings=False)
+
+
+class EngineSection(Section):
+    workers: int = Field(2, ge=1, le=256)
+    memory_bytes: PositiveSize = Field(512 * 1024**2, alias="memory")
+    data_dir: str | None = Field(None, min_length=1)
+
+
+def _off(value: object) -> object:
+    return None if value == "off" else value
+
+
+class HttpSection(Section):
+    listen: Annotated[Listen | None, BeforeValidator(_off)] = Address("127.0.0.1", 9400)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSize:
+    """How many tuples a box takes at once. ``amount``: tuples, a share, ns, bytes or ns, as ``rule`` says."""
+
+    rule: Literal["auto", "all", "tuples", "fraction", "cost", "memory", "spread"]
+    amount: float = 0
+
+
+def _parse_tuples(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ValueError(f"tuples is a whole number above 0, not {value}")
+
+
+_TRAIN_AMOUNTS = {
+    "tuples": _parse_tuples,
+    "fraction": parse_share,
+    "cost": parse_duration_ns,
+    "memory": parse_size_bytes,
+    "spread": parse_duration_ns,
+}
+
+
+def _parse_train(value: object) -> TrainSize:
+    if isinstance(value, TrainSize):
+        return value
+    if value == "auto" or value == "all":
+        return TrainSize("auto" if value == "auto" else "all")
+    if isinstance(value, dict) and len(value) == 1:
+        [(rule, text)] = value.items()
+        if rule in _TRAIN_AMOUNTS:
+            amount = _TRAIN_AMOUNTS[rule](text)
+            if amount <= 0:
+                raise ValueError(f"{rule} must be above 0")
+            return TrainSize(rule, amount)
+    raise ValueError(
+        "a train is auto, all, {tuples: 1000}, {fraction: 20%}, {cost: 1ms}, {memory: 1MiB} or {spread: 10ms}"
+    )
+
+
+class SchedulerSection(Section):
+    policy: str = "round_robin"
+    unit: Literal["tuple", "box", "superbox"] = "superbox"
+    traversal: Literal["min_cost", "min_latency", "min_memory", "auto"] = "auto"
+    train: Annotated[InstanceOf[TrainSize], BeforeValidator(_parse_train)] = TrainSize("auto")
+
+
+class LimitsSection(Section):
+    line_bytes: PositiveSize = Field(1024**2, alias="line")
+    batch_bytes: PositiveSize = Field(16 * 1024**2, alias="batch")
+    connections: int = Field(1000, ge=1)
+    dead_letters: int = Field(1000, ge=0)
+
+
+class LogSection(Section):
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+Option = str | int | float | bool | None
+
+
+class SparkSection(Section):
+    master: str = "local[*]"
+    config: dict[str, Option] = {}
+
+
+class TcpSource(Section):
+    tcp: Listen
+    format: Format = "ndjson"
+    timestamps: Literal["ns", "us", "ms", "s"] = "ns"
+
+
+class SparkSource(Section):
+    spark: str = Field(min_length=1)
+    path: str | list[str] | None = None
+    options: dict[str, Option] = {}
+    sql: str | None = None
+    pace: str = "as_fast"
+    order_by: list[str] = []
+
+    @model_validator(mode="after")
+    def _has_what_to_read(self) -> SparkSource:
+        if self.path is None and self.sql is None and not self.options:
+            raise ValueError("a Spark source needs a path, a sql or options")
+        return self
+
+
+class TcpSink(Section):
+    tcp: Listen
+    format: Format = "ndjson"
+    buffer_bytes: PositiveSize = Field(8 * 1024**2, alias="buffer")
+    when_slow: Literal["drop", "block", "disconnect"] = "drop"
+    timestamps: Literal["iso", "ns", "us", "ms", "s"] = "iso"
+
+
+class SparkSink(Section):
+    spark: str = Field(min_length=1)
+    path: str | None = None
+    every_ns: PositiveDuration = Field(10 * 10**9, alias="every")
+    partition_by: list[str] = []
+    options: dict[str, Option] = {}
+
+
+def _by_first_word(value: Any) -> str | None:
+    """Which of the two: tags that cannot be mistaken for keys, because they end up in the places of errors."""
+    keys = value if isinstance(value, dict) else {"tcp": 0} if isinstance(value, TcpSource | TcpSink) else {"spark": 0}
+    return "<tcp>" if "tcp" in keys else "<spark>" if "spark" in keys else None
+
+
+Source = Annotated[
+    Annotated[TcpSource, Tag("<tcp>")] | Annotated[SparkSource, Tag("<spark>")],
+    Discriminator(
+        _by_first_word,
+        custom_error_type="source",
+        custom_error_message="a source is {tcp: 127.0.0.1:9401, format: ndjson} or {spark: parquet, path: ...}",
+    ),
+]
+Sink = Annotated[
+    Annotated[TcpSink, Tag("<tcp>")] | Annotated[SparkSink, Tag("<spark>")],
+    Discriminator(
+        _by_first_word,
+        custom_error_type="sink",
+        custom_error_message="a sink is {tcp: 127.0.0.1:9402, format: ndjson} or {spark: parquet, path: ...}",
+    ),
+]
+
+FieldName = Annotated[str, AfterValidator(check_field_name)]
+FieldType = Annotated[str, AfterValidator(check_field_type)]
+
+
+class StreamModel(Section):
+    columns: dict[FieldName, FieldType] = Field(alias="schema", min_length=1, max_length=1000)
+    time: str | None = None
+    slack_ns: Duration = Field(0, alias="slack")
+    max_skew_ns: PositiveDuration | None = Field(None, alias="max_skew")
+    idle_ns: PositiveDuration | None = Field(None, alias="idle")
+    source: Source | None = None
+    overload: Literal["shed", "block", "spill"] = "block"
+
+    def make_schema(self) -> Schema:
+        return Schema(tuple(SchemaField.parse(name, text) for name, text in self.columns.items()))
+
+
+class BoxEntry(BaseModel):
+    """A box as it stands in the file. ``model_extra`` has its kind with its inputs, and the kind's parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    cost_ns: Cost | None = Field(None, alias="cost")
+    selectivity: float | None = Field(None, ge=0, allow_inf_nan=False)
+
+
+class OutputModel(Section):
+    from_: str = Field(alias="from", min_length=1)
+    qos: QoSModel = QoSModel()
+    sink: Sink | None = None
+
+
+class NetworkFile(Section):
+    """The whole file."""
+
+    engine: EngineSection = EngineSection()
+    http: HttpSection = HttpSection()
+    scheduler: SchedulerSection = SchedulerSection()
+    limits: LimitsSection = LimitsSection()
+    log: LogSection = LogSection()
+    spark: SparkSection = SparkSection()
+    streams: dict[Name, StreamModel] = {}
+    boxes: dict[Name, BoxEntry] = {}
+    outputs: dict[Name, OutputModel] = {}
+
+
+__all__ = [
+    "BoxEntry",
+    "EngineSection",
+    "HttpSection",
+    "LimitsSection",
+    "LogSection",
+    "NetworkFile",
+    "OutputModel",
+    "QoSModel",
+    "SchedulerSection",
+    "Size",
+    "SparkSection",
+    "SparkSink",
+    "SparkSource",
+    "StreamModel",
+    "TcpSink",
+    "TcpSource",
+    "TrainSize",
+]

@@ -1,0 +1,137 @@
+"""What an output asks for, as it is written: graphs point by point, or presets that stand for them.
+
+- ``latency: [[0ms, 1.0], [100ms, 1.0], [1s, 0.0]]``: utility by delay; never rises.
+- ``loss: [[100%, 1.0], [50%, 0.8], [0%, 0.0]]``: utility by share delivered; never falls as more is delivered.
+- ``value: {severity: [[0, 0.1], [3, 1.0]]}``: utility by the value of a field.
+- ``deadline: 200ms``: of full use until then, of none at twice that; ``dead: 1s`` says when it is of none.
+  Not a cliff: a slope tells the scheduler how urgent a tuple is that is late already, a cliff tells it to give up.
+- ``lossy: 30%``: so much may be lost without harm; from there on utility falls in proportion.
+- ``prefer: "severity >= 3"``: if tuples must be dropped, then these last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
+
+from catalog.config.units import PositiveDuration, Share, parse_duration_ns, parse_share
+from catalog.qos import QoS, QoSGraph
+
+MAX_POINTS = 100
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _utility(value: object) -> float:
+    utility = _number(value) if not isinstance(value, str) else parse_share(value)
+    if not 0 <= utility <= 1:
+        raise ValueError(f"a utility is between 0 and 1, not {value}")
+    return utility
+
+
+def _graph(value: object, x_of: Callable[[object], float], like: str) -> QoSGraph:
+    """Points in either direction, each x once; made to rise in x."""
+    if isinstance(value, QoSGraph):
+        return value
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"a graph is a list of points, such as {like}")
+    if len(value) > MAX_POINTS:
+        raise ValueError(f"{len(value)} points: a graph has at most {MAX_POINTS}")
+    points: list[tuple[float, float]] = []
+    for point in value:
+        if not isinstance(point, Sequence) or isinstance(point, str) or len(point) != 2:
+            raise ValueError(f"a point is a pair [x, utility], as in {like}; this is {point!r}")
+        points.append((x_of(point[0]), _utility(point[1])))
+    if len(points) > 1 and points[0][0] > points[-1][0]:
+        points.reverse()
+    if not all(a[0] < b[0] for a, b in pairwise(points)):
+        raise ValueError("the x of the points must go one way, without a repeat")
+    return QoSGraph(tuple(points))
+
+
+def parse_latency(value: object) -> QoSGraph:
+    graph = _graph(value, lambda x: float(parse_duration_ns(x)), "[[0ms, 1.0], [100ms, 1.0], [1s, 0.0]]")
+    if any(a[1] < b[1] for a, b in pairwise(graph.points)):
+        raise ValueError("utility must not rise with delay: a later tuple is never worth more")
+    return graph
+
+
+def parse_loss(value: object) -> QoSGraph:
+    graph = _graph(value, parse_share, "[[100%, 1.0], [50%, 0.8], [0%, 0.0]]")
+    if any(a[1] > b[1] for a, b in pairwise(graph.points)):
+        raise ValueError("utility must not fall as more is delivered; x is the share delivered, not the share lost")
+    return graph
+
+
+def parse_value(value: object) -> tuple[str, QoSGraph]:
+    if isinstance(value, tuple):
+        return value
+    if not isinstance(value, dict) or len(value) != 1:
+        raise ValueError("a value graph names one field: {severity: [[0, 0.1], [3, 1.0]]}")
+    [(field, points)] = value.items()
+    return str(field), _graph(points, _number, "[[0, 0.1], [3, 1.0]]")
+
+
+class QoSModel(BaseModel):
+    """As written; ``make()`` expands the presets."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    latency: Annotated[InstanceOf[QoSGraph] | None, BeforeValidator(lambda v: v if v is None else parse_latency(v))] = (
+        None
+    )
+    loss: Annotated[InstanceOf[QoSGraph] | None, BeforeValidator(lambda v: v if v is None else parse_loss(v))] = None
+    value: Annotated[Any, BeforeValidator(lambda v: v if v is None else parse_value(v))] = None
+    deadline_ns: PositiveDuration | None = Field(None, alias="deadline")
+    dead_ns: PositiveDuration | None = Field(None, alias="dead")
+    lossy: Share | None = None
+    prefer: str | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _says_nothing_twice(self) -> QoSModel:
+        if self.deadline_ns is not None and self.latency is not None:
+            raise ValueError("deadline and latency both say how late is too late: keep one")
+        if self.dead_ns is not None and self.deadline_ns is None:
+            raise ValueError("dead needs a deadline before it: {deadline: 200ms, dead: 1s}")
+        if self.dead_ns is not None and self.deadline_ns is not None and self.dead_ns <= self.deadline_ns:
+            raise ValueError("dead must lie after the deadline")
+        if self.lossy is not None and self.loss is not None:
+            raise ValueError("lossy and loss both say how much may be lost: keep one")
+        if self.prefer is not None and self.value is not None:
+            raise ValueError("prefer and value both say which tuples matter: keep one")
+        return self
+
+    def make(self) -> QoS:
+        latency, loss, deadline_ns = self.latency, self.loss, self.deadline_ns
+        if deadline_ns is not None:
+            dead_ns = self.dead_ns if self.dead_ns is not None else 2 * deadline_ns
+            latency = QoSGraph(((0.0, 1.0), (float(deadline_ns), 1.0), (float(dead_ns), 0.0)))
+        elif latency is not None:
+            deadline_ns = good_zone_end_ns(latency)
+        if self.lossy is not None:
+            loss = lossy_graph(self.lossy)
+        field, value = self.value if self.value is not None else ("", None)
+        return QoS(latency, loss, value, field, self.prefer or "", deadline_ns)
+
+
+def good_zone_end_ns(latency: QoSGraph) -> int | None:
+    """The last delay at which utility is still at its highest; None when it never falls."""
+    best = latency.points[0][1]
+    if latency.points[-1][1] == best:
+        return None
+    return int(max(x for x, y in latency.points if y == best))
+
+
+def lossy_graph(share_lost: float) -> QoSGraph:
+    if share_lost >= 1:
+        return QoSGraph(((0.0, 1.0),))
+    if share_lost <= 0:
+        return QoSGraph(((0.0, 0.0), (1.0, 1.0)))
+    return QoSGraph(((0.0, 0.0), (1 - share_lost, 1.0), (1.0, 1.0)))

@@ -1,0 +1,112 @@
+"""From a document to models, with every problem and not only the first.
+
+A part that is wrong is set aside and the rest is read without it, so that a typo in one stream does not hide an unknown
+field in a box elsewhere. ``Config.broken`` remembers what was set aside: whatever refers to it is not wrong for that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from catalog.config.document import MAX_BYTES, Document, Path, read_document
+from catalog.config.explain import explain
+from catalog.config.models import NetworkFile
+from catalog.config.words import did_you_mean
+from catalog.errors import NetworkError, Problem
+
+NAMED = ("streams", "boxes", "outputs")
+
+
+@dataclass
+class Config:
+    document: Document
+    file: NetworkFile
+    problems: list[Problem]
+    broken: set[str] = field(default_factory=set)  # names of streams, boxes and outputs that could not be read
+    blind: bool = False  # a whole section could not be read: an unknown name may well be in it
+
+
+def read_text(source: FilePath | str) -> tuple[str, str]:
+    """The text and its name. A str with a line break, or that begins with a brace, is the text itself."""
+    if isinstance(source, str) and (not source.strip() or "\n" in source or source.lstrip().startswith("{")):
+        return source, "<text>"
+    name = str(source)
+    try:
+        if (size := os.stat(name).st_size) > MAX_BYTES:
+            raise NetworkError([Problem((), f"a file of {size:,} bytes; the limit is {MAX_BYTES:,}")], name)
+        raw = FilePath(name).read_bytes()
+    except OSError as error:
+        raise NetworkError([Problem((), f"cannot be read: {error.strerror or error}")], name) from None
+    try:
+        return raw.decode("utf-8-sig"), name
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
+        problem = Problem((), f"not UTF-8: byte 0x{raw[error.start]:02x}", "", line, column)
+        raise NetworkError([problem], name) from None
+
+
+def read_config(source: FilePath | str, env: Mapping[str, str]) -> Config:
+    """Raises NetworkError only when there is nothing to go on with; problems are in the result."""
+    text, name = read_text(source)
+    document = read_document(text, name, env)
+    data = document.data
+    if not isinstance(data, dict):
+        what = "the file is empty" if data is None else "the file must be a mapping with streams, boxes and outputs"
+        hint = "a network needs at least streams and outputs: see configs/default.yaml"
+        raise NetworkError([*document.problems, document.problem((), what, hint)], name)
+    return _validate(document, data)
+
+
+def _validate(document: Document, data: dict[str, Any]) -> Config:
+    """Round by round, each without what was wrong in the last; the first round's problems are the real ones."""
+    problems = list(document.problems)
+    broken: set[str] = set()
+    blind = False
+    rest = {
+        key: {n: dict(v) if isinstance(v, dict) else v for n, v in value.items()} if isinstance(value, dict) else value
+        for key, value in data.items()
+        if value is not None or key not in NetworkFile.model_fields  # "boxes:" with nothing below it is an empty section
+    }
+    first = True
+    while True:
+        try:
+            return Config(document, NetworkFile.model_validate(rest), problems, broken, blind)
+        except ValidationError as error:
+            if first:
+                problems += explain(error, document, (), data, NetworkFile)
+            first = False
+            for item in error.errors(include_url=False, include_context=False, include_input=False):
+                blind |= _set_aside(rest, item["loc"], item["type"] == "missing", broken)
+
+
+def _set_aside(data: dict[str, Any], loc: tuple[int | str, ...], missing: bool, broken: set[str]) -> bool:
+    """Take the smallest part that can be spared out of the data; whether names may have gone with it."""
+    section = str(loc[0])
+    if section in NAMED and len(loc) > 1:
+        name = str(loc[1])
+        entry = data.get(section, {}).get(name)
+        if len(loc) > 2 and not missing and isinstance(entry, dict) and loc[2] in entry:
+            del entry[str(loc[2])]
+        else:
+            broken.add(name)
+            data.get(section, {}).pop(name, None)
+        return False
+    data.pop(section, None)
+    return section in NAMED or did_you_mean(section, NAMED).startswith("did")
+
+
+def validate_part(
+    model: type[BaseModel], data: dict[str, Any], document: Document, at: Path, extra_keys: tuple[str, ...] = ()
+) -> tuple[Any, list[Problem]]:
+    """A part of the file that has a model of its own: a box's parameters."""
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        return None, explain(error, document, at, data, model, extra_keys)

@@ -1,0 +1,75 @@
+"""Names, types and did-you-mean: what people write, and what they probably meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from catalog.schema import Type
+
+MAX_NAME = 128
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TYPE_WORDS = {
+    "bool": "boolean",
+    "tinyint": "int",
+    "smallint": "int",
+    "integer": "int",
+    "int32": "int",
+    "int64": "bigint",
+    "long": "bigint",
+    "real": "float",
+    "float32": "float",
+    "float64": "double",
+    "number": "double",
+    "numeric": "double",
+    "decimal": "double",
+    "str": "string",
+    "text": "string",
+    "varchar": "string",
+    "char": "string",
+    "utf8": "string",
+    "datetime": "timestamp",
+    "date": "timestamp",
+    "time": "timestamp",
+    "timestamp_ns": "timestamp",
+}
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint, or an empty text when nothing is near and the list is too long to show."""
+    choices = list(dict.fromkeys(known))
+    folded = {c.lower(): c for c in choices}
+    near = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean '{folded[near[0]]}'?"
+    if not choices:
+        return ""
+    shown = ", ".join(choices[:12])
+    return f"there is: {shown}{', ...' if len(choices) > 12 else ''}"
+
+
+def check_name(name: str) -> str:
+    """Of a stream, box or output. A dot separates a port, ``->`` an arc's ends: neither may be in a name."""
+    if not _NAME.fullmatch(name) or "--" in name or name.endswith("-"):
+        raise ValueError(f"'{name[:40]}' is not a name: letters, digits, _ and -, beginning with a letter")
+    if len(name) > MAX_NAME:
+        raise ValueError(f"a name of {len(name)} characters: at most {MAX_NAME}")
+    return name
+
+
+def check_field_name(name: str) -> str:
+    """Of a field. Freer than other names, because it is the sender's key; a dot would mean a qualified field."""
+    if not name or "." in name or not name.isprintable() or len(name) > MAX_NAME:
+        raise ValueError(f"'{name[:40]}' is not a field name: printable, without a dot, at most {MAX_NAME} characters")
+    return name
+
+
+def check_field_type(text: str) -> str:
+    word = text.strip().removesuffix("?").strip()
+    if word not in tuple(Type):
+        meant = _TYPE_WORDS.get(word.lower().split("(")[0])
+        hint = f"did you mean '{meant}'?" if meant else did_you_mean(word, [str(t) for t in Type])
+        raise ValueError(f"'{word[:40]}' is not a type: {hint}")
+    return text.strip()
