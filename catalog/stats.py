@@ -63,10 +63,10 @@ class Statistics:
         self.rate_per_s: Floats = np.zeros(len(network.streams))  # what the sources offer, good tuples
 
         # Ports are laid out one after another: port p of box b is at port_start[b] + p.
-        ports = [max(1, len(b.ports)) for b in boxes]
-        self.port_start: npt.NDArray[np.intp] = np.concatenate([[0], np.cumsum(ports)]).astype(np.intp)
-        self.port_box: npt.NDArray[np.intp] = np.repeat(np.arange(len(boxes)), ports)
-        self.port_selectivity: Floats = self.selectivity[self.port_box] / np.repeat(np.array(ports, np.float64), ports)
+        self.port_start: Index = port_starts(network)
+        ports = np.diff(self.port_start)
+        self.port_box: Index = np.repeat(np.arange(len(boxes)), ports)
+        self.port_selectivity: Floats = self.selectivity[self.port_box] / ports[self.port_box]
 
         # The filter's covariance [[aa, ab], [ab, bb]] and the weighted sums behind the selectivities.
         self._aa = np.square(self.cost_per_call_ns)
@@ -205,6 +205,11 @@ _BY_BOX = (
     "_aa", "_ab", "_bb", "_surprises", "_seen_in",
 )  # fmt: skip
 _BY_PORT = ("port_selectivity", "_seen_out")
+
+
+def port_starts(network: Network) -> Index:
+    """Where the ports of each box begin when the ports of all boxes stand one after another; at the end, how many."""
+    return np.concatenate([[0], np.cumsum([max(1, len(b.ports)) for b in network.boxes])]).astype(np.intp)
 
 
 def _width(schema: Schema) -> int:
