@@ -3,7 +3,7 @@
 The rules
 - Streams, boxes and outputs share one space of names. So ``trades->big`` is one arc and no other, and a name in a log
   line means one thing. (Refused: outputs in a space of their own; an output called like a box made two arcs alike.)
-- Boxes are numbered in topological order, ties by their order in the file; arcs by the box that they feed, then outputs.
+- Boxes are numbered in topological order, ties by their order in the file; arcs by the box they feed, then outputs.
 - Everything wrong is reported at once, and only what is wrong by itself: a box behind one that could not be bound is
   left out and not reported as a consequence.
 - Warnings do not stop a network: a port, a box or a stream whose tuples go nowhere.
@@ -46,8 +46,8 @@ def read_network(
 ) -> Network:
     """Read a network file, check it whole and build it. Raises NetworkError with every problem.
 
-    ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by default
-    the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any.
+    ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by
+    default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any.
     """
     config = read_config(source, os.environ if env is None else env)
     return _Builder(config, kinds, check_predicate).build(policies, version)
@@ -104,15 +104,16 @@ class _Builder:
         if name in self.file.streams:
             if not dot:
                 return Origin(name, 0, is_stream=True)
-            return self.refuse(path, f"'{name}' is a stream and has no port '{port}'", f"write '{name}'")
+            return self.unresolved(path, f"'{name}' is a stream and has no port '{port}'", f"write '{name}'")
         draft = self.drafts.get(name)
         if draft is not None:
             return self.resolve_port(draft, port, path)
         if name in self.config.broken or self.config.blind:
             return None
         if name in self.file.outputs:
-            return self.refuse(path, f"'{name}' is an output", f"read what feeds it: '{self.file.outputs[name].from_}'")
-        return self.refuse(path, f"there is no stream or box '{name}'", did_you_mean(name, self.names()))
+            feeder = self.file.outputs[name].from_
+            return self.unresolved(path, f"'{name}' is an output", f"read what feeds it: '{feeder}'")
+        return self.unresolved(path, f"there is no stream or box '{name}'", did_you_mean(name, self.names()))
 
     def resolve_port(self, draft: BoxDraft, port: str, path: Path) -> Origin | None:
         if draft.parameters is None:
@@ -121,10 +122,10 @@ class _Builder:
             return Origin(draft.name, draft.ports.index(port), is_stream=False)
         named = [p for p in draft.ports if p]
         if not port:
-            return self.refuse(path, f"'{draft.name}' has several ports", f"name one: {self.ports_of(draft)}")
+            return self.unresolved(path, f"'{draft.name}' has several ports", f"name one: {self.ports_of(draft)}")
         if not named:
-            return self.refuse(path, f"'{draft.name}' has no port '{port}'", f"write '{draft.name}'")
-        return self.refuse(path, f"'{draft.name}' has no port '{port}'", did_you_mean(port, named))
+            return self.unresolved(path, f"'{draft.name}' has no port '{port}'", f"write '{draft.name}'")
+        return self.unresolved(path, f"'{draft.name}' has no port '{port}'", did_you_mean(port, named))
 
     def names(self) -> list[str]:
         return [*self.file.streams, *self.drafts]
@@ -134,6 +135,10 @@ class _Builder:
 
     def refuse(self, path: Path, message: str, hint: str = "") -> None:
         self.problems.append(self.document.problem(path, message, hint))
+
+    def unresolved(self, path: Path, message: str, hint: str) -> Origin | None:
+        self.refuse(path, message, hint)
+        return None
 
     # -- boxes ------------------------------------------------------------------------------------------------------
 
@@ -208,9 +213,7 @@ class _Builder:
             at = (*path, "value", field)
             if field not in schema:
                 hint = did_you_mean(field, schema.names)
-                self.problems.append(
-                    self.document.problem(at, f"the output has no field '{field}'", hint, at_key=True)
-                )
+                self.problems.append(self.document.problem(at, f"the output has no field '{field}'", hint, at_key=True))
             elif not schema[field].type.is_numeric:
                 self.refuse(at, f"'{field}' is a {schema[field].type}; a value graph needs a number")
         if qos.prefer and self.check_predicate is not None:

@@ -1,8 +1,8 @@
 """One box as it stands in the file: which of its words is the kind, what feeds it, and its parameters.
 
-``{filter: trades, where: "..."}``: the kind is the first word that is neither ``cost`` nor ``selectivity``. A kind further
-back is found too, since a mapping has no order for most who write one; two kinds in one box are refused, unless
-the second is a parameter of the first.
+``{filter: trades, where: "..."}``: the kind is the first word that is neither ``cost`` nor ``selectivity``. A kind
+further back is found too, since a mapping has no order for most who write one; two kinds in one box are refused,
+unless the second is a parameter of the first.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class BoxDraft:
     kind: str
     cls: type[Box]
     inputs: list[tuple[str, Path]]  # as written, with their places
+    entry: BoxEntry
     parameters: Any = None  # None: they are wrong
     ports: tuple[str, ...] = ()
-    entry: BoxEntry = BoxEntry()
 
     @property
     def path(self) -> Path:
@@ -38,7 +38,7 @@ class BoxDraft:
 
 
 def draft_box(
-    name: str, data: dict[str, Any], entry: BoxEntry | None, kinds: Kinds, document: Document
+    name: str, data: dict[str, Any], entry: BoxEntry, kinds: Kinds, document: Document
 ) -> tuple[BoxDraft | None, list[Problem]]:
     """The draft, None when not even its kind is known, and what is wrong with it."""
     path: Path = ("boxes", name)
@@ -49,7 +49,7 @@ def draft_box(
     inputs, problems = _read_inputs((*path, kind), data[kind], cls, document)
     if problem:
         problems.append(problem)
-    draft = BoxDraft(name, kind, cls, inputs, entry=entry or BoxEntry())
+    draft = BoxDraft(name, kind, cls, inputs, entry)
     own = _keys(cls)
     words = {k: v for k, v in data.items() if k != kind and (k not in COMMON or k in own)}
     if problem is None:

@@ -17,10 +17,13 @@ def check_names(config: Config) -> list[Problem]:
     """Streams, boxes and outputs share one space of names."""
     problems: list[Problem] = []
     owner: dict[str, str] = {}
-    sections = {"streams": config.file.streams, "boxes": config.file.boxes, "outputs": config.file.outputs}
-    for section, entries in sections.items():
+    sections: list[tuple[str, str, Collection[str]]] = [
+        ("stream", "streams", config.file.streams),
+        ("box", "boxes", config.file.boxes),
+        ("output", "outputs", config.file.outputs),
+    ]
+    for kind, section, entries in sections:
         for name in entries:
-            kind = {"streams": "stream", "boxes": "box", "outputs": "output"}[section]
             if name in owner:
                 message = f"the {owner[name]} '{name}' has this name already"
                 hint = f"streams, boxes and outputs share their names: call this one {name}_{kind[:3]}"

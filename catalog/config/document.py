@@ -1,10 +1,10 @@
 """A YAML document as plain data, with the place of every value.
 
 Built straight from the parser's events, for three reasons. Errors found later (an unknown field in an expression) must
-point into the file, so each path keeps its marks. YAML 1.1's guesses are traps here: ``on:`` is the key of a join and not
-the boolean true, ``1:30`` is not ninety, ``010`` is not eight; so plain words mean what YAML 1.2 says. And the file is
-not trusted to be small: document size, depth and the number of values after aliases are expanded have limits, which a
-recursive constructor would meet by falling over.
+point into the file, so each path keeps its marks. YAML 1.1's guesses are traps here: ``on:`` is the key of a join and
+not the boolean true, ``1:30`` is not ninety, ``010`` is not eight; so plain words mean what YAML 1.2 says. And the
+file is not trusted to be small: document size, depth and the number of values after aliases are expanded have limits,
+which a recursive constructor would meet by falling over.
 
 ``${VAR}`` and ``${VAR:-default}`` are replaced inside scalars after parsing, so that a variable's text can never change
 the structure; ``$${`` stands for a literal ``${``. Refused: tags (``!!python/...`` and all others), several documents,
@@ -106,12 +106,12 @@ def read_document(text: str, source: str, env: Mapping[str, str]) -> Document:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         message = f"a character that YAML does not allow: {getattr(error, 'reason', error)}"
         raise NetworkError([*document.problems, Problem((), message, line=line, column=1)], source) from None
-    except _StopReading as stop:
+    except _StopReadingError as stop:
         raise NetworkError([*document.problems, stop.problem], source) from None
     return document
 
 
-class _StopReading(Exception):
+class _StopReadingError(Exception):
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
@@ -222,7 +222,7 @@ class _Builder:
         if self.count > MAX_VALUES or len(path) > MAX_DEPTH:
             mark = self.document.locate(path)
             message = f"aliases expand to more than {MAX_VALUES:,} values or {MAX_DEPTH} levels"
-            raise _StopReading(Problem(path[:MAX_DEPTH], message, "", mark.line, mark.column))
+            raise _StopReadingError(Problem(path[:MAX_DEPTH], message, "", mark.line, mark.column))
         for marks in (self.document.keys, self.document.values):
             if origin in marks:
                 marks[path] = marks[origin]
@@ -269,7 +269,7 @@ class _Builder:
 
     def stop(self, path: Path, message: str, event: Any, hint: str = "") -> None:
         mark = _mark(event)
-        raise _StopReading(Problem(path, message, hint, mark.line, mark.column))
+        raise _StopReadingError(Problem(path, message, hint, mark.line, mark.column))
 
 
 def _mark(event: Any) -> Mark:

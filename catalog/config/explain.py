@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 
 from catalog.config.document import Document, Path
-from catalog.config.words import did_you_mean
+from catalog.config.words import did_you_mean, nearest
 from catalog.errors import Problem
 
 _WANTED = {
@@ -45,6 +45,7 @@ def explain(
     found: dict[Path, tuple[list[str], str, bool]] = {}
     for item in error.errors(include_url=False):
         path, at_key = _path(item["loc"], item["type"], data)
+        path += getattr(item.get("ctx", {}).get("error"), "at", ())
         message, hint = _message(item, model, extra_keys if len(item["loc"]) == 1 else ())
         messages, hint_there, _ = found.setdefault((*at, *path), ([], hint, at_key))
         if message not in messages:
@@ -58,16 +59,16 @@ def explain(
 
 
 def _path(loc: tuple[int | str, ...], kind: str, data: Any) -> tuple[Path, bool]:
-    """The place in the file: what of ``loc`` is there, without the names of union arms; and whether the key is meant."""
+    """The place in the file (``loc`` without the names of union arms), and whether the key is meant."""
     path: list[str | int] = []
-    here = data
+    here: Any = data
     at_key = kind == "extra_forbidden"
     for i, part in enumerate(loc):
         if (isinstance(here, dict) and part in here) or (
             isinstance(here, list) and isinstance(part, int) and part < len(here)
         ):
             path.append(part)
-            here = here[part]
+            here = here[part]  # type: ignore[index]  # an index of a list, a key of a dict: just tested
         elif part == "[key]":
             at_key = True
         elif kind == "missing" and i == len(loc) - 1:
@@ -87,8 +88,9 @@ def _message(item: Any, model: type[BaseModel], extra_keys: tuple[str, ...]) -> 
         return str(cause), getattr(cause, "hint", "")
     if kind in ("literal_error", "enum"):
         choices = re.findall(r"'([^']*)'", str(ctx.get("expected", "")))
-        near = did_you_mean(str(value), choices)
-        return f"{_shown(value)} is not one of {', '.join(choices)}", near if near.startswith("did") else ""
+        return f"{_shown(value)} is not one of {', '.join(choices)}", nearest([str(value)], choices)
+    if kind in ("source", "sink"):
+        return str(item["msg"]), nearest(map(str, value), ("tcp", "spark")) if isinstance(value, dict) else ""
     if kind in _BOUNDS:
         name, word = _BOUNDS[kind]
         return f"should be {word} {ctx.get(name)}, not {_shown(value)}", ""

@@ -18,6 +18,7 @@ from pydantic import (
     Discriminator,
     Field,
     InstanceOf,
+    Strict,
     Tag,
     model_validator,
 )
@@ -30,29 +31,29 @@ from catalog.config.units import (
     Listen,
     PositiveDuration,
     PositiveSize,
-    Size,
     parse_duration_ns,
     parse_share,
     parse_size_bytes,
 )
-from catalog.config.words import check_field_name, check_field_type, check_name
+from catalog.config.words import RefusedError, check_field_name, check_field_type, check_name, nearest
 from catalog.schema import Field as SchemaField
 from catalog.schema import Schema
 
 Format = Literal["ndjson", "csv", "arrow"]
 Name = Annotated[str, AfterValidator(check_name)]
+WholeNumber = Annotated[int, Strict()]  # true is not 1, "2" is not 2
 
 
 class Section(BaseModel):
     """Base of all: an unknown key is an error, and nothing changes after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, use_attribute_docstrings=False)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class EngineSection(Section):
-    workers: int = Field(2, ge=1, le=256)
-    memory_bytes: PositiveSize = Field(512 * 1024**2, alias="memory")
-    data_dir: str | None = Field(None, min_length=1)
+    workers: WholeNumber = Field(default=2, ge=1, le=256)
+    memory_bytes: PositiveSize = Field(default=512 * 1024**2, alias="memory")
+    data_dir: str | None = Field(default=None, min_length=1)
 
 
 def _off(value: object) -> object:
@@ -96,10 +97,12 @@ def _parse_train(value: object) -> TrainSize:
         if rule in _TRAIN_AMOUNTS:
             amount = _TRAIN_AMOUNTS[rule](text)
             if amount <= 0:
-                raise ValueError(f"{rule} must be above 0")
+                raise RefusedError(f"{rule} must be above 0", at=(rule,))
             return TrainSize(rule, amount)
-    raise ValueError(
-        "a train is auto, all, {tuples: 1000}, {fraction: 20%}, {cost: 1ms}, {memory: 1MiB} or {spread: 10ms}"
+    words = [value] if isinstance(value, str) else list(value) if isinstance(value, dict) else []
+    raise RefusedError(
+        "a train is auto, all, {tuples: 1000}, {fraction: 20%}, {cost: 1ms}, {memory: 1MiB} or {spread: 10ms}",
+        nearest([str(w) for w in words], ["auto", "all", *_TRAIN_AMOUNTS]),
     )
 
 
@@ -111,10 +114,10 @@ class SchedulerSection(Section):
 
 
 class LimitsSection(Section):
-    line_bytes: PositiveSize = Field(1024**2, alias="line")
-    batch_bytes: PositiveSize = Field(16 * 1024**2, alias="batch")
-    connections: int = Field(1000, ge=1)
-    dead_letters: int = Field(1000, ge=0)
+    line_bytes: PositiveSize = Field(default=1024**2, alias="line")
+    batch_bytes: PositiveSize = Field(default=16 * 1024**2, alias="batch")
+    connections: WholeNumber = Field(default=1000, ge=1)
+    dead_letters: WholeNumber = Field(default=1000, ge=0)
 
 
 class LogSection(Section):
@@ -154,7 +157,7 @@ class SparkSource(Section):
 class TcpSink(Section):
     tcp: Listen
     format: Format = "ndjson"
-    buffer_bytes: PositiveSize = Field(8 * 1024**2, alias="buffer")
+    buffer_bytes: PositiveSize = Field(default=8 * 1024**2, alias="buffer")
     when_slow: Literal["drop", "block", "disconnect"] = "drop"
     timestamps: Literal["iso", "ns", "us", "ms", "s"] = "iso"
 
@@ -162,7 +165,7 @@ class TcpSink(Section):
 class SparkSink(Section):
     spark: str = Field(min_length=1)
     path: str | None = None
-    every_ns: PositiveDuration = Field(10 * 10**9, alias="every")
+    every_ns: PositiveDuration = Field(default=10 * 10**9, alias="every")
     partition_by: list[str] = []
     options: dict[str, Option] = {}
 
@@ -197,9 +200,9 @@ FieldType = Annotated[str, AfterValidator(check_field_type)]
 class StreamModel(Section):
     columns: dict[FieldName, FieldType] = Field(alias="schema", min_length=1, max_length=1000)
     time: str | None = None
-    slack_ns: Duration = Field(0, alias="slack")
-    max_skew_ns: PositiveDuration | None = Field(None, alias="max_skew")
-    idle_ns: PositiveDuration | None = Field(None, alias="idle")
+    slack_ns: Duration = Field(default=0, alias="slack")
+    max_skew_ns: PositiveDuration | None = Field(default=None, alias="max_skew")
+    idle_ns: PositiveDuration | None = Field(default=None, alias="idle")
     source: Source | None = None
     overload: Literal["shed", "block", "spill"] = "block"
 
@@ -212,8 +215,8 @@ class BoxEntry(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    cost_ns: Cost | None = Field(None, alias="cost")
-    selectivity: float | None = Field(None, ge=0, allow_inf_nan=False)
+    cost_ns: Cost | None = Field(default=None, alias="cost")
+    selectivity: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class OutputModel(Section):
@@ -246,7 +249,6 @@ __all__ = [
     "OutputModel",
     "QoSModel",
     "SchedulerSection",
-    "Size",
     "SparkSection",
     "SparkSink",
     "SparkSource",

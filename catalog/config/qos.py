@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 
 from catalog.config.units import PositiveDuration, Share, parse_duration_ns, parse_share
+from catalog.config.words import RefusedError
 from catalog.qos import QoS, QoSGraph
 
 MAX_POINTS = 100
@@ -25,7 +26,7 @@ MAX_POINTS = 100
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-        raise ValueError(f"{value!r} is not a number")
+        raise ValueError(f"'{value}' is not a number")
     return float(value)
 
 
@@ -44,16 +45,23 @@ def _graph(value: object, x_of: Callable[[object], float], like: str) -> QoSGrap
         raise ValueError(f"a graph is a list of points, such as {like}")
     if len(value) > MAX_POINTS:
         raise ValueError(f"{len(value)} points: a graph has at most {MAX_POINTS}")
-    points: list[tuple[float, float]] = []
-    for point in value:
-        if not isinstance(point, Sequence) or isinstance(point, str) or len(point) != 2:
-            raise ValueError(f"a point is a pair [x, utility], as in {like}; this is {point!r}")
-        points.append((x_of(point[0]), _utility(point[1])))
-    if len(points) > 1 and points[0][0] > points[-1][0]:
-        points.reverse()
-    if not all(a[0] < b[0] for a, b in pairwise(points)):
-        raise ValueError("the x of the points must go one way, without a repeat")
-    return QoSGraph(tuple(points))
+    points = [_point(i, point, x_of, like) for i, point in enumerate(value)]
+    falling = len(points) > 1 and points[0][0] > points[-1][0]
+    for i, (a, b) in enumerate(pairwise(points)):
+        if a[0] == b[0] or (a[0] > b[0]) != falling:
+            raise RefusedError("the x of the points must go one way, without a repeat", at=(i + 1, 0))
+    return QoSGraph(tuple(points[::-1] if falling else points))
+
+
+def _point(i: int, point: object, x_of: Callable[[object], float], like: str) -> tuple[float, float]:
+    if not isinstance(point, list | tuple) or len(point) != 2:
+        raise RefusedError(f"a point is a pair [x, utility], as in {like}", at=(i,))
+    for part, read in ((0, x_of), (1, _utility)):
+        try:
+            read(point[part])
+        except ValueError as error:
+            raise RefusedError(str(error), at=(i, part)) from None
+    return x_of(point[0]), _utility(point[1])
 
 
 def parse_latency(value: object) -> QoSGraph:
@@ -84,15 +92,13 @@ class QoSModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    latency: Annotated[InstanceOf[QoSGraph] | None, BeforeValidator(lambda v: v if v is None else parse_latency(v))] = (
-        None
-    )
-    loss: Annotated[InstanceOf[QoSGraph] | None, BeforeValidator(lambda v: v if v is None else parse_loss(v))] = None
-    value: Annotated[Any, BeforeValidator(lambda v: v if v is None else parse_value(v))] = None
-    deadline_ns: PositiveDuration | None = Field(None, alias="deadline")
-    dead_ns: PositiveDuration | None = Field(None, alias="dead")
+    latency: Annotated[InstanceOf[QoSGraph], BeforeValidator(parse_latency)] | None = None
+    loss: Annotated[InstanceOf[QoSGraph], BeforeValidator(parse_loss)] | None = None
+    value: Annotated[Any, BeforeValidator(parse_value)] | None = None
+    deadline_ns: PositiveDuration | None = Field(default=None, alias="deadline")
+    dead_ns: PositiveDuration | None = Field(default=None, alias="dead")
     lossy: Share | None = None
-    prefer: str | None = Field(None, min_length=1)
+    prefer: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _says_nothing_twice(self) -> QoSModel:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from catalog.config.document import MAX_BYTES, Document, Path, read_document
 from catalog.config.explain import explain
 from catalog.config.models import NetworkFile
-from catalog.config.words import did_you_mean
+from catalog.config.words import nearest
 from catalog.errors import NetworkError, Problem
 
 NAMED = ("streams", "boxes", "outputs")
@@ -72,7 +72,7 @@ def _validate(document: Document, data: dict[str, Any]) -> Config:
     rest = {
         key: {n: dict(v) if isinstance(v, dict) else v for n, v in value.items()} if isinstance(value, dict) else value
         for key, value in data.items()
-        if value is not None or key not in NetworkFile.model_fields  # "boxes:" with nothing below it is an empty section
+        if value is not None or key not in NetworkFile.model_fields  # "boxes:" with nothing below it is empty
     }
     first = True
     while True:
@@ -99,7 +99,7 @@ def _set_aside(data: dict[str, Any], loc: tuple[int | str, ...], missing: bool, 
             data.get(section, {}).pop(name, None)
         return False
     data.pop(section, None)
-    return section in NAMED or did_you_mean(section, NAMED).startswith("did")
+    return section in NAMED or bool(nearest([section], NAMED))
 
 
 def validate_part(

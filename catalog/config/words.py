@@ -10,6 +10,16 @@ from catalog.schema import Type
 
 MAX_NAME = 128
 
+
+class RefusedError(ValueError):
+    """A value that is refused with more than a message: a hint, and the place below the value at fault."""
+
+    def __init__(self, message: str, hint: str = "", at: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.at = at
+
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _TYPE_WORDS = {
     "bool": "boolean",
@@ -50,6 +60,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"there is: {shown}{', ...' if len(choices) > 12 else ''}"
 
 
+def nearest(words: Iterable[str], known: Iterable[str]) -> str:
+    """A did-you-mean for the first of these words that is near to a known one."""
+    choices = list(known)
+    return next((hint for w in words if (hint := did_you_mean(w, choices)).startswith("did")), "")
+
+
 def check_name(name: str) -> str:
     """Of a stream, box or output. A dot separates a port, ``->`` an arc's ends: neither may be in a name."""
     if not _NAME.fullmatch(name) or "--" in name or name.endswith("-"):
@@ -71,5 +87,5 @@ def check_field_type(text: str) -> str:
     if word not in tuple(Type):
         meant = _TYPE_WORDS.get(word.lower().split("(")[0])
         hint = f"did you mean '{meant}'?" if meant else did_you_mean(word, [str(t) for t in Type])
-        raise ValueError(f"'{word[:40]}' is not a type: {hint}")
+        raise RefusedError(f"'{word[:40]}' is not a type", hint)
     return text.strip()
