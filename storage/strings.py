@@ -88,6 +88,11 @@ class StringPool:
             self._derived[key] = table
         return table
 
+    def attach(self, key: object, make: Callable[[], Any]) -> Any:
+        """An object that lives as long as the pool, made on first use: caches over its entries that others keep."""
+        found = self._derived.get(key)
+        return found if found is not None else self._derived.setdefault(key, make())
+
     def codes_in(self, target: StringPool) -> Codes:
         """For each entry its code in ``target``, adding what is missing there (the caller owns ``target``)."""
         return np.fromiter((target.code(v) for v in self.values), np.int32, len(self.values))

@@ -1,0 +1,192 @@
+"""Comparison as in Spark: NaN equals NaN and is greater than every number; strings compare by code point.
+
+IEEE says otherwise, so ``x > c`` is computed as ``not x <= c``: true for NaN, at the price of flipping the mask in
+place. Two columns that may both hold NaN need one test more; what cannot be NaN (integers, literals) is known when the
+expression is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from catalog.schema import Type
+from engine.expressions.coerce import Refusal, operands, wider
+from engine.expressions.logic import is_null
+from engine.expressions.node import Node, Run, constant, folded
+from engine.expressions.pools import pair_run, same_pool_codes, text_table_run
+from engine.expressions.vector import Array, Mask, Scope, Vector, both_valid
+
+FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_UFUNCS: dict[str, Any] = {
+    "=": np.equal,
+    "<>": np.not_equal,
+    "<": np.less,
+    ">": np.greater,
+    "<=": np.less_equal,
+    ">=": np.greater_equal,
+}
+_OPPOSITE = {"<": np.greater_equal, ">": np.less_equal, "<=": np.greater, ">=": np.less}
+_TEXT: dict[str, Any] = {
+    "<": lambda a, b: a < b,
+    ">": lambda a, b: a > b,
+    "<=": lambda a, b: a <= b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def compare(op: str, left: Node, right: Node) -> Node:
+    """``left op right`` for = <> < > <= >=; NULL when either is NULL."""
+    left, right = comparable(op, left, right)
+    if left.is_null or right.is_null:
+        return constant(None, Type.BOOLEAN)
+    if left.constant is not None or (right.constant is None and right.key < left.key):
+        op, left, right = FLIPPED[op], right, left  # a constant stands right; else the order of keys decides
+    key = f"({left.key} {op} {right.key})"
+    run = _text_run(op, left, right) if left.type is Type.STRING else _value_run(op, left, right)
+    return folded(Node(key, Type.BOOLEAN, run, (left, right)))
+
+
+def null_safe_equal(left: Node, right: Node) -> Node:
+    """``left <=> right``: NULL equals NULL, and the answer is never NULL."""
+    left, right = comparable("<=>", left, right)
+    if left.constant is not None or (right.constant is None and right.key < left.key):
+        left, right = right, left
+    if right.is_null:
+        return is_null(left)
+    key = f"({left.key} <=> {right.key})"
+    equal = _text_run("=", left, right) if left.type is Type.STRING else _value_run("=", left, right)
+
+    def run(scope: Scope) -> Vector:
+        out = equal(scope)
+        if out.valid is None:
+            return out
+        x, y = left.run(scope).valid, right.run(scope).valid
+        values = out.values & out.valid
+        if x is not None and y is not None:
+            values |= ~(x | y)
+        return Vector(values)
+
+    return folded(Node(key, Type.BOOLEAN, run, (left, right), nullable=False))
+
+
+def comparable(op: str, left: Node, right: Node) -> tuple[Node, Node]:
+    """Both sides at the type in which they are compared."""
+    a, b = left.type, right.type
+    if a is None or b is None:
+        kind = a or b or Type.BOOLEAN
+        return (constant(None, kind) if a is None else left), (constant(None, kind) if b is None else right)
+    if a is b:
+        return left, right
+    if a.is_numeric and b.is_numeric:
+        return operands(left, right, wider(a, b))
+    if Type.STRING in (a, b):
+        from engine.expressions.casts import text_operand  # casts build on comparisons
+
+        return text_operand(op, left, right)
+    raise Refusal(f"{op} cannot compare {a} with {b}", "cast one of them")
+
+
+# -- numbers, booleans, timestamps ----------------------------------------------------------------------------------
+
+
+def _value_run(op: str, left: Node, right: Node) -> Run:
+    ufunc = _UFUNCS[op]
+    floats = left.type in (Type.FLOAT, Type.DOUBLE) or right.type in (Type.FLOAT, Type.DOUBLE)
+    left_nan, right_nan = floats and _may_nan(left), floats and _may_nan(right)
+    if left_nan and right_nan:
+        return _nan_run(op, left, right)
+    # with NaN on one side only, > and >= are true for a NaN on the left, < and <= for one on the right
+    flip = (left_nan and op in (">", ">=")) or (right_nan and op in ("<", "<="))
+    if flip:
+        ufunc = _OPPOSITE[op]
+    if right.constant is not None:
+        fixed = right.constant.values
+
+        def run_constant(scope: Scope) -> Vector:
+            x = left.run(scope)
+            out = ufunc(x.values, fixed)
+            return Vector(np.logical_not(out, out) if flip else out, x.valid)
+
+        return run_constant
+
+    def run(scope: Scope) -> Vector:
+        x, y = left.run(scope), right.run(scope)
+        out = ufunc(x.values, y.values)
+        return Vector(np.logical_not(out, out) if flip else out, both_valid(x, y))
+
+    return run
+
+
+def _may_nan(node: Node) -> bool:
+    return node.type in (Type.FLOAT, Type.DOUBLE) and node.can_nan
+
+
+def _nan_run(op: str, left: Node, right: Node) -> Run:
+    total = TOTAL_ORDER[op]
+
+    def run(scope: Scope) -> Vector:
+        x, y = left.run(scope), right.run(scope)
+        return Vector(total(x.values, y.values), both_valid(x, y))
+
+    return run
+
+
+def _equal(a: Array, b: Array) -> Mask:
+    out: Mask = a == b
+    out |= (a != a) & (b != b)
+    return out
+
+
+def _less(a: Array, b: Array) -> Mask:
+    out: Mask = a >= b
+    np.logical_not(out, out)
+    out &= a == a
+    return out
+
+
+def _not(mask: Mask) -> Mask:
+    return np.logical_not(mask, mask)
+
+
+TOTAL_ORDER: dict[str, Any] = {
+    "=": _equal,
+    "<>": lambda a, b: _not(_equal(a, b)),
+    "<": _less,
+    ">": lambda a, b: _less(b, a),
+    "<=": lambda a, b: _not(_less(b, a)),
+    ">=": lambda a, b: _not(_less(a, b)),
+}
+
+
+# -- strings --------------------------------------------------------------------------------------------------------
+
+
+def _text_run(op: str, left: Node, right: Node) -> Run:
+    if right.constant is not None:
+        return _text_constant(op, left, right)
+    if op not in ("=", "<>"):
+        return pair_run(f"text {op}", _TEXT[op], Type.BOOLEAN, left, right)
+    ufunc = _UFUNCS[op]
+
+    def run(scope: Scope) -> Vector:
+        x, y = left.run(scope), right.run(scope)
+        return Vector(ufunc(x.values, same_pool_codes(x, y)), both_valid(x, y))
+
+    return run
+
+
+def _text_constant(op: str, left: Node, right: Node) -> Run:
+    value = right.value
+    if op not in ("=", "<>"):
+        compared = _TEXT[op]
+        return text_table_run(left, f"{op} {value!r}", lambda text: compared(text, value), Type.BOOLEAN)
+    ufunc = _UFUNCS[op]
+
+    def run(scope: Scope) -> Vector:
+        x = left.run(scope)
+        assert x.pool is not None
+        return Vector(ufunc(x.values, x.pool.find(value)), x.valid)
+
+    return run

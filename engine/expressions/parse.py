@@ -1,0 +1,154 @@
+"""Text to syntax tree: sqlglot's Spark grammar, cut down to one scalar expression and fenced by limits.
+
+Rules:
+- Limits come before what they protect: length before the tokenizer, bracket depth and runs of prefix operators before
+  the recursive parser, tree depth and node count before the recursive compiler. Chains of AND and OR do not count as
+  depth, because the compiler flattens them in a loop.
+- The grammar is entered at an expression, never at a statement: ``select``, ``drop`` and the rest are plain syntax
+  errors and no statement parser ever runs.
+- sqlglot's own function table is emptied. It would rewrite calls into its idea of a common dialect (``date_format``
+  gets another format string, ``dayofweek`` a hidden cast); here every call stays a name with arguments, and
+  ``functions.py`` says what the name means. Only functions with a syntax of their own keep their parsers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from catalog.errors import ExpressionError
+
+MAX_TEXT_CHARS = 8_192
+MAX_NESTING = 64  # brackets and CASE open at once
+MAX_PREFIX_RUN = 16  # NOT NOT NOT ..., - - - ...
+MAX_DEPTH = 160  # of the syntax tree, chains of AND and OR not counted
+MAX_NODES = 4_000
+
+_SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION")
+
+
+class AuroraSql(Spark):
+    """Spark's lexer and operators without anything that is not a scalar expression."""
+
+    class Parser(Spark.parser_class):  # type: ignore[misc,name-defined]
+        FUNCTIONS: dict[str, object] = {}  # noqa: RUF012  (sqlglot reads it as a class attribute)
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: parser for name, parser in Spark.parser_class.FUNCTION_PARSERS.items() if name in _SYNTAX_FUNCTIONS
+        }
+        NO_PAREN_FUNCTIONS: dict[object, object] = {}  # noqa: RUF012
+        NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+            "CASE": Spark.parser_class.NO_PAREN_FUNCTION_PARSERS["CASE"]
+        }
+
+
+_DIALECT = AuroraSql()
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_PREFIX = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
+
+
+def parse(text: str) -> exp.Expression:
+    """The syntax tree of one scalar expression; ExpressionError with the place of what is wrong."""
+    if len(text) > MAX_TEXT_CHARS:
+        raise ExpressionError(f"an expression may have {MAX_TEXT_CHARS} characters, this one has {len(text)}", text, 0)
+    if not text.strip():
+        raise ExpressionError("the expression is empty", text, 0)
+    try:
+        tokens = _DIALECT.tokenize(text)
+        _check_tokens(text, tokens)
+        trees = _DIALECT.parser().parse_into(exp.Condition, tokens, text)
+    except TokenError as error:
+        raise ExpressionError(_token_message(text), text, _open_quote(text)) from error
+    except ParseError as error:
+        _refuse(text, error)
+    except RecursionError as error:  # the limits above should make this impossible; a parser is not ours to trust
+        raise ExpressionError("the expression is nested too deeply", text, 0) from error
+    if len(trees) != 1 or trees[0] is None:
+        raise ExpressionError("one expression is expected here, without a semicolon", text, max(0, text.find(";")))
+    tree: exp.Expression = trees[0]
+    _check_tree(text, tree)
+    return tree
+
+
+def offset_of(tree: exp.Expression) -> int:
+    """Where a node begins in the text: its own place, or the first place of what it holds; -1 when nobody knows."""
+    places = [node.meta["start"] for node in tree.walk() if "start" in node.meta]
+    return min(places, default=-1)
+
+
+def _check_tokens(text: str, tokens: Iterable[Token]) -> None:
+    depth = run = 0
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENING:
+            depth += 1
+            if depth > MAX_NESTING:
+                raise ExpressionError(f"more than {MAX_NESTING} brackets are open at once", text, token.start)
+        elif kind in _CLOSING:
+            depth -= 1
+        run = run + 1 if kind in _PREFIX else 0
+        if run > MAX_PREFIX_RUN:
+            raise ExpressionError(f"more than {MAX_PREFIX_RUN} prefix operators in a row", text, token.start)
+
+
+def _check_tree(text: str, tree: exp.Expression) -> None:
+    """Depth and size, with a stack of our own: recursion is what is being guarded against."""
+    count = 0
+    stack: list[tuple[exp.Expression, int]] = [(tree, 1)]
+    while stack:
+        node, depth = stack.pop()
+        count += 1
+        if count > MAX_NODES:
+            raise ExpressionError(f"the expression has more than {MAX_NODES} parts", text, 0)
+        if depth > MAX_DEPTH:
+            raise ExpressionError(f"the expression is nested more than {MAX_DEPTH} deep", text, 0)
+        for child in node.iter_expressions():
+            same_chain = isinstance(node, exp.And | exp.Or) and type(child) is type(node)
+            stack.append((child, depth if same_chain else depth + 1))
+
+
+def _refuse(text: str, error: ParseError) -> NoReturn:
+    detail = error.errors[0] if error.errors else {}
+    highlight = str(detail.get("highlight") or "")
+    offset = _offset(text, int(detail.get("line") or 1), int(detail.get("col") or 1), len(highlight))
+    description = str(detail.get("description") or "")
+    if description.startswith("Expecting"):
+        message = f"{description.lower()} after {highlight!r}"
+    elif "Required keyword" in description:
+        message = f"something is missing after {highlight!r}"
+    else:
+        message = f"{highlight!r} is not expected here; one SQL scalar expression is"
+    raise ExpressionError(message, text, offset) from error
+
+
+def _offset(text: str, line: int, column: int, length: int) -> int:
+    """sqlglot counts lines from 1 and gives the column of a token's last character."""
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+    return max(0, min(len(text), start + column - max(1, length)))
+
+
+def _open_quote(text: str) -> int:
+    """The place of the quote that is never closed; -1 when that is not the trouble."""
+    quote, start, at = "", -1, 0
+    while at < len(text):
+        char = text[at]
+        if quote:
+            if char == "\\" and quote != "`":
+                at += 1
+            elif char == quote:
+                quote = ""
+        elif char in "'\"`":
+            quote, start = char, at
+        at += 1
+    return start if quote else -1
+
+
+def _token_message(text: str) -> str:
+    return "a quote is not closed" if _open_quote(text) >= 0 else "this is not SQL: a character has no meaning here"

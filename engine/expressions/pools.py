@@ -1,0 +1,180 @@
+"""String functions over pools: once for each distinct value, then one ``take`` for each train.
+
+A string column is codes into a pool, so a function of one string is a table over the pool's entries. The tables of a
+pool hang on the pool and die with it. A function that makes strings puts them into a pool of its own, the table's: the
+source pool has one writer, the decoder, and that is not us. The table's pool may be written by any worker, hence a
+lock, taken only when the source has grown.
+
+Limits: a pool keeps at most MAX_TABLES tables (the oldest goes), and a table whose strings outgrow MAX_TABLE_BYTES is
+given up: from then on each train computes its own distinct values and keeps nothing.
+
+A function of two string columns runs once for each distinct pair of codes in the train.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from catalog.schema import Type
+from engine.expressions.node import Node, Run
+from engine.expressions.vector import Array, Mask, Scope, Vector, both_valid
+from storage.strings import StringPool
+
+MAX_TABLES = 256
+MAX_TABLE_BYTES = 32 * 2**20
+
+TextFunction = Callable[[str], Any]
+"""One string to a Python value of the result type; None for NULL."""
+
+
+class Table:
+    """A function's results over the entries of one pool, extended as the pool grows."""
+
+    __slots__ = ("_function", "_lock", "_type", "given_up", "parts", "pool")
+
+    def __init__(self, function: TextFunction, type: Type) -> None:
+        self._function = function
+        self._type = type
+        self._lock = threading.Lock()
+        self.pool = StringPool() if type is Type.STRING else None
+        self.parts: tuple[Array, Mask | None] = (np.empty(0, type.dtype), None)  # replaced whole, so readers need no lock
+        self.given_up = False
+
+    def over(self, source: StringPool) -> tuple[Array, Mask | None]:
+        """Values and validity by code of ``source``."""
+        parts = self.parts
+        if parts[0].shape[0] < len(source):
+            with self._lock:
+                parts = self._extend(source)
+        return parts
+
+    def _extend(self, source: StringPool) -> tuple[Array, Mask | None]:
+        values, valid = self.parts
+        have, size = values.shape[0], len(source)
+        if have < size:
+            fresh = [self._function(text) for text in source.values[have:size]]
+            more, more_valid = encode(fresh, self._type, self.pool)
+            if valid is not None or more_valid is not None:
+                valid = np.concatenate([_filled(valid, have), _filled(more_valid, size - have)])
+            self.parts = (np.concatenate([values, more]), valid)
+            self.given_up = self.pool is not None and self.pool.nbytes > MAX_TABLE_BYTES
+        return self.parts
+
+
+class _Tables(dict[str, Table]):
+    """The tables of one pool by the key of their function."""
+
+
+def table_of(source: StringPool, key: str, function: TextFunction, type: Type) -> Table:
+    tables: dict[str, Table] = source.attach("expressions", _Tables)
+    table = tables.get(key)
+    if table is None:
+        if len(tables) >= MAX_TABLES:
+            tables.pop(next(iter(tables)), None)
+        table = tables.setdefault(key, Table(function, type))
+    return table
+
+
+def text_table_run(node: Node, key: str, function: TextFunction, type: Type) -> Run:
+    """The kernel of a function of one string."""
+    key = f"{type} {key}"
+
+    def run(scope: Scope) -> Vector:
+        x = node.run(scope)
+        source = x.pool
+        assert source is not None
+        if not len(source):
+            return _blank(x, type)
+        table = table_of(source, key, function, type)
+        if table.given_up:
+            return distinct_vector((x,), lambda texts: [function(text) for (text,) in texts], type)
+        values, valid = table.over(source)
+        out_valid = x.valid
+        if valid is not None:
+            taken = valid.take(x.values)
+            out_valid = taken if out_valid is None else taken & out_valid
+        return Vector(values.take(x.values), out_valid, table.pool)
+
+    return run
+
+
+def pair_run(key: str, function: Callable[[str, str], Any], type: Type, left: Node, right: Node) -> Run:
+    """The kernel of a function of two string columns."""
+
+    def run(scope: Scope) -> Vector:
+        x, y = left.run(scope), right.run(scope)
+        return distinct_vector((x, y), lambda rows: [function(a, b) for a, b in rows], type)
+
+    return run
+
+
+RowsFunction = Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]
+
+
+def distinct_vector(args: Sequence[Vector], function: RowsFunction, type: Type) -> Vector:
+    """A function of several columns, computed for each distinct combination of values in this train."""
+    valid: Mask | None = None
+    for arg in args:
+        if arg.valid is not None:
+            valid = arg.valid if valid is None else valid & arg.valid
+    columns = np.broadcast_arrays(*[arg.values for arg in args])
+    code = np.zeros(columns[0].shape[0], np.int64)
+    for column in columns:
+        distinct, position = np.unique(column, return_inverse=True)
+        code = code * np.int64(len(distinct)) + position
+        _, code = np.unique(code, return_inverse=True)  # dense again, so that the product never overflows
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    rows = list(zip(*[_python_values(arg, column[first]) for arg, column in zip(args, columns, strict=True)], strict=True))
+    pool = StringPool() if type is Type.STRING else None
+    values, out_valid = encode(list(function(rows)), type, pool)
+    if out_valid is not None:
+        taken = out_valid[inverse]
+        valid = taken if valid is None else taken & valid
+    return Vector(values[inverse], valid, pool)
+
+
+def _python_values(arg: Vector, values: Array) -> list[Any]:
+    if arg.pool is None:
+        return list(values.tolist())
+    texts = arg.pool.values or [""]
+    return [texts[code] for code in values.tolist()]
+
+
+def encode(results: Sequence[Any], type: Type, pool: StringPool | None) -> tuple[Array, Mask | None]:
+    """Python results as an array and its validity."""
+    missing = [r is None for r in results]
+    if any(missing):
+        blank = "" if type is Type.STRING else 0
+        results = [blank if r is None else r for r in results]
+    valid = ~np.array(missing) if any(missing) else None
+    return (pool.encode(results) if pool is not None else np.array(results, type.dtype)), valid
+
+
+def same_pool_codes(x: Vector, y: Vector) -> Array:
+    """The codes of ``y`` in the pool of ``x``; -1 for strings that are not there."""
+    source, target = y.pool, x.pool
+    assert source is not None and target is not None
+    if source is target:
+        return y.values
+    used = np.unique(y.values)
+    table = np.full(max(1, len(source)), -1, np.int32)
+    if len(source):
+        table[used] = [target.find(source.values[code]) for code in used.tolist()]
+    return table.take(y.values)
+
+
+def _filled(valid: Mask | None, count: int) -> Mask:
+    return np.ones(count, np.bool_) if valid is None else valid
+
+
+def _blank(x: Vector, type: Type) -> Vector:
+    """A column of nothing but NULLs may have a pool of nothing."""
+    valid = x.valid if x.valid is not None else np.zeros(x.values.shape[0], np.bool_)
+    return Vector(np.zeros(x.values.shape[0], type.dtype), valid, StringPool() if type is Type.STRING else None)
+
+
+__all__ = ["Table", "both_valid", "distinct_vector", "pair_run", "same_pool_codes", "table_of", "text_table_run"]
