@@ -1,0 +1,109 @@
+"""Runs a golden case: a network, rows in, rows out, under every configuration that must not matter.
+
+A case is one YAML file: ``network`` (streams, boxes, outputs), ``input`` (a list of ``{stream: [rows]}``, fed in this
+order), ``expect`` (rows by output). ``close: true`` ends every stream's event time after the input, so that all windows
+close. ``ordered: false`` compares as multisets, for outputs that merge several paths. ``counts`` checks fields of a box's
+reading.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import yaml
+
+from catalog.build import read_network
+from catalog.network import Network
+from catalog.schema import Schema, Type
+from engine.boxes import box_kinds
+from engine.core import Engine
+from scheduler.state import SchedulerSettings
+from scheduler.trains import TrainRule
+from storage.train import Train
+
+END_OF_TIME_NS = 2**62
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One cell of the matrix."""
+
+    train: int = 1024
+    workers: int = 1
+    unit: str = "superbox"
+    policy: str = "round_robin"
+
+    def __str__(self) -> str:
+        return f"train={self.train},workers={self.workers},unit={self.unit},policy={self.policy}"
+
+
+def load(path: Path) -> dict[str, Any]:
+    case: dict[str, Any] = yaml.safe_load(path.read_text())
+    return case
+
+
+def network_of(case: dict[str, Any]) -> Network:
+    return read_network(yaml.safe_dump(case["network"], sort_keys=False) + "\n", box_kinds())
+
+
+def run_case(case: dict[str, Any], setting: Setting) -> tuple[dict[str, list[dict[str, Any]]], Engine]:
+    """Feed the case's input in trains of the setting's size; the rows by output, and the engine at rest."""
+    network = network_of(case)
+    rows: dict[str, list[dict[str, Any]]] = {output.name: [] for output in network.outputs}
+    lock = Lock()
+
+    def collect(name: str) -> Any:
+        def deliver(train: Train) -> None:
+            train.verify()
+            with lock:
+                rows[name].extend(as_rows(train))
+
+        return deliver
+
+    engine = Engine(
+        network,
+        [collect(output.name) for output in network.outputs],
+        workers=setting.workers,
+        policy=setting.policy,
+        settings=SchedulerSettings(unit=setting.unit, train=TrainRule("tuples", setting.train)),
+    )
+    engine.start()
+    try:
+        for block in case["input"]:
+            for name, given in block.items():
+                stream = network.stream(name)
+                for train in trains(stream.schema, given, setting.train):
+                    assert engine.feed(stream.number, train, timeout_s=10)
+        assert engine.drain(20), "the engine did not come to rest"
+        if case.get("close"):
+            for stream in network.streams:
+                engine.feed(stream.number, Train.empty(stream.schema, END_OF_TIME_NS))
+            assert engine.drain(20), "the engine did not come to rest after the end of time"
+    finally:
+        engine.stop()
+    return rows, engine
+
+
+def trains(schema: Schema, rows: list[dict[str, Any]], size: int) -> Iterator[Train]:
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        yield Train.from_pylists(schema, {f.name: [_value(r.get(f.name), f.type) for r in part] for f in schema}, start)
+
+
+def _value(value: Any, kind: Type) -> Any:
+    if kind is Type.TIMESTAMP and hasattr(value, "timestamp"):
+        return int(value.timestamp() * 1_000_000) * 1_000
+    return value
+
+
+def as_rows(train: Train) -> Iterable[dict[str, Any]]:
+    return [dict(zip(train.schema.names, row, strict=True)) for row in train.to_rows()]
+
+
+def as_multiset(rows: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(repr(sorted(row.items())) for row in rows)

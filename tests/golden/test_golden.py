@@ -1,0 +1,33 @@
+"""Every golden case under every configuration: train size x workers x unit must not change a row."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from qos_monitor.conservation import box_residual
+from tests.golden.harness import Setting, as_multiset, load, run_case
+
+HERE = Path(__file__).parent
+CASES = sorted(HERE.glob("*/*.yaml"))
+MATRIX = [Setting(train, workers, unit) for train, workers, unit in product((1, 7, 1024), (1, 4), ("tuple", "box", "superbox"))]
+
+
+@pytest.mark.parametrize("path", CASES, ids=[f"{p.parent.name}/{p.stem}" for p in CASES])
+@pytest.mark.parametrize("setting", MATRIX, ids=str)
+def test_golden(path: Path, setting: Setting) -> None:
+    case = load(path)
+    rows, engine = run_case(case, setting)
+    for output, expected in case["expect"].items():
+        if case.get("ordered", True):
+            assert rows[output] == expected
+        else:
+            assert as_multiset(rows[output]) == as_multiset(expected)
+    for box, counts in case.get("counts", {}).items():
+        reading = engine.runtimes[engine.network.box(box).number].reading()
+        assert {field: getattr(reading, field) for field in counts} == counts
+    assert all(queue.residual == 0 and queue.tuples == 0 for queue in engine.storage.queues)
+    assert all(box_residual(runtime.reading()) == 0 for runtime in engine.runtimes)
+    assert engine.storage.used_bytes == 0

@@ -1,0 +1,100 @@
+"""Queues by count, one lease a train, and a budget that pushes back."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.schema import Schema
+from storage.manager import LOW_WATER, StorageManager
+from storage.queue import ALL, COALESCE_BELOW
+from storage.train import Train, constant_ns
+
+SCHEMA = Schema.of(a="int")
+
+
+def train_of(start: int, count: int) -> Train:
+    return Train(SCHEMA, (np.arange(start, start + count, dtype=np.int32),), constant_ns(start, count))
+
+
+def values(trains: list[Train]) -> list[int]:
+    return [v for t in trains for v in t.columns[0].tolist()]
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.lists(st.integers(0, 15), max_size=30))
+def test_tuples_leave_in_the_order_they_came(sizes: list[int], takes: list[int]) -> None:
+    storage = StorageManager(1, 10**9)
+    start = 0
+    for size in sizes:
+        storage.enqueue([0], train_of(start, size))
+        start += size
+    out: list[int] = []
+    for count in [*takes, ALL]:
+        trains, tuples, _ = storage.take(0, count, 10**9)
+        got = values(trains)
+        assert len(got) == tuples <= count
+        out += got
+    assert out == list(range(start))
+    queue = storage.queues[0]
+    assert (queue.residual, queue.tuples, queue.nbytes, storage.used_bytes) == (0, 0, 0, 0)
+    assert queue.enqueued == queue.dequeued == start
+
+
+def test_no_more_trains_than_the_taker_knows_of() -> None:
+    storage = StorageManager(1, 10**9)
+    for start in (0, 5, 10):
+        storage.enqueue([0], train_of(start, 5))
+    trains, tuples, whole = storage.take(0, ALL, 2)
+    assert (values(trains), tuples, whole) == (list(range(10)), 10, 2)
+
+
+def test_a_train_on_many_arcs_is_counted_once_until_the_last_has_taken_it() -> None:
+    storage = StorageManager(3, 10**9)
+    train = train_of(0, 100)
+    storage.enqueue([0, 1, 2], train)
+    assert storage.used_bytes == train.nbytes == 400
+    storage.take(0, ALL, 9)
+    storage.take(1, 50, 9)
+    storage.take(2, ALL, 9)
+    assert storage.used_bytes == 400  # half of it still waits on arc 1, as a view into all of it
+    storage.take(1, ALL, 9)
+    assert storage.used_bytes == 0
+
+
+def test_room_ends_at_the_budget_and_comes_back_below_low_water() -> None:
+    storage = StorageManager(1, 4_000)
+    told: list[bool] = []
+    storage.when_room(lambda: told.append(storage.has_room))
+    for start in range(0, 1_000, 100):
+        assert storage.has_room
+        storage.enqueue([0], train_of(start, 100))
+    assert not storage.has_room
+    while storage.used_bytes - 400 > 4_000 * LOW_WATER:
+        storage.take(0, 100, 9)
+        assert not storage.has_room and not told
+    storage.take(0, 100, 9)
+    assert storage.has_room and told == [True]
+    assert storage.peak_bytes == 4_000
+
+
+def test_short_trains_are_joined_and_long_ones_left() -> None:
+    storage = StorageManager(1, 10**9)
+    for start in range(50):
+        storage.enqueue([0], train_of(start, 1))
+    long = train_of(50, COALESCE_BELOW)
+    storage.enqueue([0], long)
+    storage.enqueue([0], train_of(50 + COALESCE_BELOW, 1))
+    trains, _, whole = storage.take(0, ALL, 10**9)
+    assert [t.count for t in trains] == [50, COALESCE_BELOW, 1] and trains[1] is long and whole == 52
+    assert values(trains) == list(range(51 + COALESCE_BELOW))
+
+
+def test_punctuations_travel_with_the_tuples_before_them() -> None:
+    storage = StorageManager(1, 10**9)
+    storage.enqueue([0], train_of(0, 2))
+    storage.enqueue([0], Train.empty(SCHEMA, watermark_ns=5))
+    storage.enqueue([0], train_of(2, 2))
+    trains, tuples, whole = storage.take(0, 2, 9)
+    assert (tuples, whole) == (2, 2) and max(t.watermark_ns for t in trains) == 5
+    assert storage.take(0, ALL, 9)[1] == 2
