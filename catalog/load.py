@@ -83,7 +83,7 @@ class LoadModel:
             np.add.at(boxes, level.sources, port_selectivity[level.ports] * boxes[level.targets])
         arcs = np.where(self.arc_box >= 0, boxes[self.arc_box] if self._boxes else 0.0, 0.0)
         numbers, streams = self._from_stream
-        return Coefficients(np.bincount(streams, arcs[numbers], self._streams), arcs, boxes)
+        return Coefficients(_sums(streams, arcs[numbers], self._streams), arcs, boxes)
 
     def flow(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats | None = None) -> Flow:
         """What flows where when the streams admit ``rates`` and each arc keeps this share (1 without shedding)."""
@@ -100,7 +100,7 @@ class LoadModel:
         ends, outputs = self._to_output
         last = ends[self._arc_port[ends] >= 0]
         arcs[last] = into[self._arc_source[last]] * port_selectivity[self._arc_port[last]] * kept[last]
-        return Flow(arcs, into, np.bincount(outputs, arcs[ends], self._outputs))
+        return Flow(arcs, into, _sums(outputs, arcs[ends], self._outputs))
 
     def share_delivered(
         self, rates: Floats, port_selectivity: Floats, kept_at_edge: Floats, kept_on_arc: Floats
@@ -126,6 +126,10 @@ class LoadModel:
 def load_ratio(coefficients: Coefficients, rates: Floats, workers: int) -> float:
     """Work that arrives in a second over work that can be done in it: above 1 the queues grow."""
     return float(np.dot(coefficients.streams, rates)) / (1e9 * max(1, workers))
+
+
+def _sums(at: Index, values: Floats, count: int) -> Floats:
+    return np.bincount(at, values, count).astype(np.float64)
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> tuple[Index, Index]:

@@ -58,6 +58,7 @@ class StreamReading(NamedTuple):
     received_bytes: int = 0
     connections: int = 0
     paused: bool = False  # reading is held back until there is room
+    rate_per_s: float = 0.0  # good tuples offered; the monitor fills it in
 
 
 class ArcReading(NamedTuple):
@@ -131,6 +132,9 @@ class OutputReading(NamedTuple):
     emitted: int = 0
     latency: LatencyReading = LatencyReading()
     subscribers: Sequence[SubscriberReading] = ()
+    rate_per_s: float = 0.0  # these three the monitor fills in
+    share_delivered: float = 1.0  # of what would have come out if nothing had been shed or dropped
+    loss_utility: float = 1.0
 
 
 class WorkerReading(NamedTuple):
@@ -160,7 +164,7 @@ class EngineReading(NamedTuple):
     memory_used: int = 0
     memory_budget: int = 0
     memory_peak: int = 0
-    load_ratio: float = 0.0
+    load_ratio: float = 0.0  # the monitor fills it in
     shed_level: float = 0.0
     spill_bytes: int = 0
     dead_letters: int = 0

@@ -1,0 +1,128 @@
+"""The monitor: a tick of 100 ms that reads, folds and publishes.
+
+The tick is arithmetic (``sampler``, ``conservation``); this file is the thread around it and the place where others
+pick up what it found. The tick slows down by itself when a network is so large that reading it would take more than
+a few per cent of the time: watching must not be the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from catalog.catalog import Catalog
+from catalog.readings import Readings
+from qos_monitor.conservation import LAWS, Persistent
+from qos_monitor.histogram import IDEAL_FLOOR_NS
+from qos_monitor.report import stats_json
+from qos_monitor.sampler import Sample, Sampler, enrich
+
+TICK_NS = 100_000_000
+SHARE_OF_TIME = 0.02  # a tick that took 4 ms is followed by at least 200 ms of rest
+REST_AT_MOST_NS = 2_000_000_000
+
+
+class Recorder(Protocol):
+    """What the monitor sets on an output's latency recorder."""
+
+    ideal_ns: float
+
+
+class Monitor:
+    """``source`` gives the engine's raw readings; it is called on the monitor's thread and on those of HTTP.
+
+    ``recorders`` are the outputs' latency recorders, by number. ``on_sample`` hears of each tick on the monitor's
+    thread (the load shedder's door). ``on_error`` hears of a tick that failed; the monitor has ended then.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        source: Callable[[], Readings],
+        recorders: Sequence[Recorder] = (),
+        *,
+        on_sample: Callable[[Sample, Readings], None] | None = None,
+        on_error: Callable[[BaseException], None] | None = None,
+        tick_ns: int = TICK_NS,
+    ) -> None:
+        self.catalog = catalog
+        self.recorders = recorders
+        self.sample: Sample | None = None
+        self.residuals: dict[str, int] = dict.fromkeys(LAWS, 0)
+        self._source = source
+        self._sampler = Sampler(catalog.epoch)
+        self._persistent = Persistent()
+        self._on_sample = on_sample
+        self._on_error = on_error
+        self._tick_ns = tick_ns
+        self._stop = Event()
+        self._thread: Thread | None = None
+
+    # -- one tick -----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> Sample | None:
+        """Read once and fold. Monitor thread, or whoever drives it by hand (tests, the simulator)."""
+        epoch = self.catalog.epoch
+        if self._sampler.epoch is not epoch:
+            self._sampler, self._persistent, self.sample = Sampler(epoch), Persistent(), None
+        readings = self._source()
+        self.residuals = self._persistent.by_law(readings)
+        sample = self._sampler.fold(readings)
+        if sample is None:
+            return None
+        for recorder, ideal_ns in zip(self.recorders, sample.output_ideal_ns.tolist(), strict=False):
+            recorder.ideal_ns = max(ideal_ns, IDEAL_FLOOR_NS)
+        self.sample = sample
+        if self._on_sample is not None:
+            self._on_sample(sample, readings)
+        return sample
+
+    # -- what others read -----------------------------------------------------------------------------------------
+
+    def readings(self) -> Readings:
+        """A fresh reading with rates, load and shares. Any thread."""
+        return enrich(self._source(), self.sample, self.catalog.epoch)
+
+    def stats(self) -> dict[str, Any]:
+        """What ``/api/v1/stats`` answers. Any thread."""
+        epoch, sample = self.catalog.epoch, self.sample
+        return stats_json(enrich(self._source(), sample, epoch), sample, epoch, self.residuals)
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        assert self._thread is None, "started twice"
+        self._thread = Thread(target=self._run, name="aurorad-monitor", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            run_ticks(self.tick, self._stop.wait, perf_counter_ns, self._tick_ns)
+        except BaseException as error:  # handed over, not swallowed
+            if self._on_error is None:
+                raise
+            self._on_error(error)
+
+
+def run_ticks(
+    tick: Callable[[], object], wait: Callable[[float], bool], clock_ns: Callable[[], int], tick_ns: int
+) -> None:
+    """Tick and rest until ``wait`` (seconds in, True: stop) says so."""
+    while True:
+        began_ns = clock_ns()
+        tick()
+        took_ns = clock_ns() - began_ns
+        if wait(rest_ns(took_ns, tick_ns) / 1e9):
+            return
+
+
+def rest_ns(took_ns: int, tick_ns: int) -> int:
+    """How long to rest after a tick: to the next one, and long enough to stay within the share of time."""
+    return max(tick_ns - took_ns, min(int(took_ns / SHARE_OF_TIME), REST_AT_MOST_NS), 1_000_000)
