@@ -1,0 +1,143 @@
+"""``bench chain``: what the engine costs over bare numpy, with tuples that are in memory already.
+
+Chains of five filters on one stream, fed in trains of 10,000 from inside the process, one worker. The baseline takes the
+same trains through the same predicates with ``Bounds.mask`` and one gather. Beside it: what a second worker adds, by
+train size, against the engine with one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from catalog.build import read_network
+from catalog.network import Network
+from engine.bench import workload
+from engine.bench.harness import BenchError, Options, interleave
+from engine.bench.report import Result
+from engine.boxes import box_kinds
+from engine.core import Engine
+from scheduler.state import SchedulerSettings
+from storage.train import Train
+
+TRAIN_TUPLES = 10_000
+TARGETS = {1: 0.7, 40: 0.8, 200: 0.8}
+WORKER_TRAINS = (1_000, 10_000, 100_000)
+WORKER_QUERIES = 40
+DISTINCT_TRAINS = 8  # more than fit a core's cache at once, as a stream would be
+WAIT_SECONDS = 120.0
+
+
+class Finish:
+    """Knows how many tuples each output still lacks; the outlets of the engine count them down."""
+
+    def __init__(self, outputs: int) -> None:
+        self.left = [0] * outputs
+        self.open = 0
+        self.lock = threading.Lock()
+        self.done = threading.Event()
+
+    def expect(self, tuples: Sequence[int]) -> None:
+        self.left[:] = tuples
+        self.open = sum(1 for n in tuples if n)
+        self.done.clear()
+
+    def outlet(self, number: int, train: Train) -> None:
+        """A box runs in one plan at a time, so each output has one writer; only the last tuple of each takes the lock."""
+        left = self.left[number] - train.count
+        self.left[number] = left
+        if left == 0:
+            with self.lock:
+                self.open -= 1
+                if self.open == 0:
+                    self.done.set()
+
+
+class Chains:
+    """An engine with chains of filters, started and ready to be fed."""
+
+    def __init__(self, queries: int, *, workers: int = 1, unit: str = "superbox", idle_boxes: int = 0) -> None:
+        self.queries = queries
+        self.network: Network = read_network(
+            workload.chain_network(queries, workers=workers, unit=unit, idle_boxes=idle_boxes), box_kinds(), {}
+        )
+        self.finish = Finish(queries)
+        outlets = [self._outlet(n) for n in range(len(self.network.outputs))]
+        settings = SchedulerSettings(unit=unit)
+        self.engine = Engine(self.network, outlets, workers=workers, memory_bytes=1 << 30, settings=settings)
+        self.engine.start()
+
+    def _outlet(self, number: int):  # type: ignore[no-untyped-def]
+        return lambda train: self.finish.outlet(number, train)
+
+    def run(self, trains: Sequence[Train], expected: Sequence[int]) -> float:
+        """Feed all trains and wait for the last survivor; tuples per second."""
+        self.finish.expect(expected)
+        begun = time.perf_counter()
+        for train in trains:
+            self.engine.feed(0, train)
+        if not self.finish.done.wait(WAIT_SECONDS):
+            raise BenchError(f"{sum(self.finish.left)} tuples are missing after {WAIT_SECONDS:g} s")
+        return sum(t.count for t in trains) / (time.perf_counter() - begun)
+
+    def stop(self) -> None:
+        self.engine.stop()
+
+
+def bare_run(trains: Sequence[Train], queries: int) -> float:
+    """The same without an engine; tuples per second."""
+    chains = [workload.bounds(query) for query in range(queries)]
+    begun = time.perf_counter()
+    for train in trains:
+        columns = train.columns
+        for chain in chains:
+            index = chain.mask(columns).nonzero()[0]  # type: ignore[arg-type]
+            [column.take(index) for column in columns]
+    return sum(t.count for t in trains) / (time.perf_counter() - begun)
+
+
+def prepare(queries: int, size: int, tuples: int) -> tuple[list[Train], list[int]]:
+    """Trains for about ``tuples`` tuples in all, and how many of them each query lets through."""
+    distinct = workload.trains(DISTINCT_TRAINS, size)
+    repeat = max(1, tuples // (size * DISTINCT_TRAINS))
+    expected = [repeat * sum(int(workload.bounds(q).mask(t.columns).sum()) for t in distinct) for q in range(queries)]  # type: ignore[arg-type]
+    return distinct * repeat, expected
+
+
+def engine_against_bare(queries: int, options: Options) -> Result:
+    trains, expected = prepare(queries, TRAIN_TUPLES, (4_000_000 if options.quick else 20_000_000) // queries)
+    chains = Chains(queries)
+    try:
+        chains.run(trains[:DISTINCT_TRAINS], prepare(queries, TRAIN_TUPLES, 0)[1])  # compiles what is compiled once
+        rates = interleave(
+            {"bare": lambda: bare_run(trains, queries), "engine": lambda: chains.run(trains, expected)}, options.rounds
+        )
+    finally:
+        chains.stop()
+    best = {name: max(values) for name, values in rates.items()}
+    return Result(
+        "chain", f"queries={queries}", "tuples_per_s", best["engine"], best["bare"], at_least=TARGETS.get(queries, 0.8)
+    )
+
+
+def second_worker(size: int, options: Options) -> Result:
+    trains, expected = prepare(WORKER_QUERIES, size, 200_000 if options.quick else 1_000_000)
+    one, two = Chains(WORKER_QUERIES), Chains(WORKER_QUERIES, workers=2)
+    try:
+        rates = interleave(
+            {"one": lambda: one.run(trains, expected), "two": lambda: two.run(trains, expected)}, options.rounds
+        )
+    finally:
+        one.stop()
+        two.stop()
+    case = f"queries={WORKER_QUERIES},workers=2,train={size}"
+    return Result("chain", case, "tuples_per_s", max(rates["two"]), max(rates["one"]))
+
+
+def run(options: Options, queries: Sequence[int] = (), *, workers: bool = True) -> Iterator[Result]:
+    for count in queries or tuple(TARGETS):
+        yield engine_against_bare(count, options)
+    if workers and not queries:
+        for size in WORKER_TRAINS:
+            yield second_worker(size, options)

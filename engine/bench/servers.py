@@ -1,0 +1,49 @@
+"""What stands between the clients of a benchmark: the daemon, or a bare loop. Both listen on two ports of loopback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.bench import workload
+from engine.bench.harness import ROOT, child, end, free_ports, wait_listening
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    source: int  # the port to send to
+    sink: int  # the port to read from
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of this very installation, whether or not its script is on the path."""
+    return [sys.executable, "-c", "from engine.cli import main; main()", *arguments]
+
+
+@contextmanager
+def bare_loop(loop: str) -> Iterator[Server]:
+    source, sink = free_ports(2)
+    with child("engine.bench.bare", loop, source, sink) as process:
+        process.answer()
+        yield Server(source, sink)
+
+
+@contextmanager
+def daemon(format: str, *, workers: int = 1) -> Iterator[Server]:
+    """``aurorad run`` on a network of five filters."""
+    http, source, sink = free_ports(3)
+    with tempfile.TemporaryDirectory(prefix="aurorad-bench-") as folder:
+        file = Path(folder) / "network.yaml"
+        file.write_text(workload.socket_network(format, (http, source, sink), workers=workers))
+        process = subprocess.Popen(command("run", str(file)), cwd=ROOT, stdout=subprocess.DEVNULL)
+        try:
+            for port in (source, sink, http):
+                wait_listening(port, process)
+            yield Server(source, sink)
+        finally:
+            end(process)

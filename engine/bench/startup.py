@@ -1,0 +1,74 @@
+"""``bench startup``: how long until a command answers, against Python importing the four packages that all of it needs.
+
+``run`` counts until ``/ready`` answers; ``version`` and ``validate`` until they have ended. All are cold starts of a process
+with a warm file cache, and take turns.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engine.bench import workload
+from engine.bench.harness import ROOT, START_SECONDS, BenchError, Options, end, free_ports, interleave
+from engine.bench.report import Result
+from engine.bench.servers import command
+
+IMPORTS = "import numpy, pyarrow, pydantic, uvloop"
+RUN_AT_MOST = 3.0
+
+
+def ended(arguments: list[str]) -> float:
+    """Seconds until a command has ended."""
+    begun = time.perf_counter()
+    subprocess.run(arguments, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+def ready(file: Path, port: int) -> float:
+    """Seconds until the daemon says that it is ready."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(command("run", str(file)), cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        while not is_ready(port):
+            if process.poll() is not None:
+                raise BenchError(f"aurorad run ended with code {process.returncode}")
+            if time.perf_counter() - begun > START_SECONDS:
+                raise BenchError(f"not ready after {START_SECONDS:g} s")
+            time.sleep(0.002)
+        return time.perf_counter() - begun
+    finally:
+        end(process)
+
+
+def is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def run(options: Options) -> Iterator[Result]:
+    with tempfile.TemporaryDirectory(prefix="aurorad-bench-") as folder:
+        file = Path(folder) / "network.yaml"
+        ports = free_ports(3)
+        file.write_text(workload.socket_network("ndjson", (ports[0], ports[1], ports[2])))
+        contenders: dict[str, Callable[[], float]] = {
+            "imports": lambda: ended([sys.executable, "-c", IMPORTS]),
+            "run": lambda: ready(file, ports[0]),
+            "version": lambda: ended(command("version")),
+            "validate": lambda: ended(command("validate", str(file))),
+        }
+        best = {name: min(values) for name, values in interleave(contenders, options.rounds).items()}
+    imports = best.pop("imports")
+    for name, seconds in best.items():
+        yield Result("startup", name, "seconds", seconds, imports, at_most=RUN_AT_MOST if name == "run" else None)
