@@ -1,0 +1,69 @@
+"""What was refused, so that whoever sends it can see it: counts by stream and reason, and the last ones as they came.
+
+The ring is bounded in entries and in bytes; what falls out at its old end is gone, and the counts stay. The message and
+the sample are the sender's text: shown, never acted upon. Owner: the I/O thread; any thread may read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from router.codecs.base import Reject
+
+ENTRY_BYTES = 200  # what an entry costs besides its texts
+
+
+class DeadLetter(NamedTuple):
+    at_ns: int
+    stream: str
+    peer: str
+    reject: Reject
+
+    @property
+    def nbytes(self) -> int:
+        return ENTRY_BYTES + len(self.peer) + len(self.reject.message) + len(self.reject.sample)
+
+    def to_json(self) -> dict[str, Any]:
+        reject = self.reject
+        return {
+            "at_ns": self.at_ns,
+            "stream": self.stream,
+            "peer": self.peer,
+            "reason": str(reject.reason),
+            "line": reject.line or None,
+            "offset": reject.offset,
+            "message": reject.message,
+            "sample": reject.sample.decode("utf-8", "replace"),
+            "tuples": reject.tuples,
+        }
+
+
+class DeadLetters:
+    def __init__(self, entries: int = 1_000, max_bytes: int = 1024**2) -> None:
+        self._entries = entries
+        self._max_bytes = max_bytes
+        self._ring: deque[DeadLetter] = deque()
+        self.nbytes = 0
+        self.total = 0  # since the start, also those that have left the ring
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def add(self, at_ns: int, stream: str, peer: str, rejects: Iterable[Reject]) -> None:
+        for reject in rejects:
+            self.total += 1
+            letter = DeadLetter(at_ns, stream, peer, reject)
+            self._ring.append(letter)
+            self.nbytes += letter.nbytes
+            while len(self._ring) > self._entries or self.nbytes > self._max_bytes:
+                self.nbytes -= self._ring.popleft().nbytes
+
+    def to_json(self, stream: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """The last ones, newest first."""
+        letters = [x for x in reversed(self._snapshot()) if stream is None or x.stream == stream]
+        return [letter.to_json() for letter in letters[:limit]]
+
+    def _snapshot(self) -> list[DeadLetter]:
+        return list(self._ring.copy())  # copy() is one step under Python's lock; iterating is not

@@ -1,0 +1,105 @@
+"""Lines out of bytes that are cut anywhere.
+
+Blocks, not lines: the codecs take many lines at once. A block is whole lines, at most ``limit`` bytes of them, so that
+it also bounds what is decoded in one go. The newline is the only thing that frames: a stray quote or bracket spoils its
+own line and nothing behind it (which is why a CSV field cannot hold a newline here).
+
+A line above the limit is refused as soon as it is too long and skipped to its newline without being kept.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from router.codecs.base import Reason, Reject, sample
+
+NEWLINE = b"\n"
+BOM = b"\xef\xbb\xbf"
+
+
+class Block(NamedTuple):
+    """Whole lines, each with its newline. ``line`` counts from 1, ``offset`` from 0, within the connection."""
+
+    data: bytes
+    line: int
+    offset: int
+
+
+class LineFramer:
+    """Bytes in, blocks and rejects out, in order. ``end`` gives what lacks only its newline."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._tail = bytearray()  # the line that has begun and not ended; never above the limit
+        self._skipping = False  # inside a line that was refused as too long
+        self._line = 1  # of the first byte in _tail, or of the next byte
+        self._offset = 0
+
+    def receive(self, data: bytes) -> list[Block | Reject]:
+        out: list[Block | Reject] = []
+        if self._skipping:
+            data = self._skip(data)
+        last = data.rfind(NEWLINE)
+        if last < 0:
+            self._tail += data
+            self._refuse_long_tail(out)
+            return out
+        whole = data[: last + 1]
+        if self._tail:
+            whole = bytes(self._tail) + whole
+            self._tail.clear()
+        self._cut(whole, out)
+        if last + 1 < len(data):
+            self._tail += data[last + 1 :]
+            self._refuse_long_tail(out)
+        return out
+
+    def end(self) -> list[Block | Reject]:
+        out: list[Block | Reject] = []
+        if self._tail:
+            self._cut(bytes(self._tail) + NEWLINE, out)
+            self._tail.clear()
+        return out
+
+    def _skip(self, data: bytes) -> bytes:
+        at = data.find(NEWLINE)
+        if at < 0:
+            self._offset += len(data)
+            return b""
+        self._skipping = False
+        self._line += 1
+        self._offset += at + 1
+        return data[at + 1 :]
+
+    def _refuse_long_tail(self, out: list[Block | Reject]) -> None:
+        if len(self._tail) > self._limit:
+            out.append(self._too_long(self._tail))
+            self._offset += len(self._tail)
+            self._tail.clear()
+            self._skipping = True
+
+    def _too_long(self, data: bytes | bytearray) -> Reject:
+        message = f"a line of more than {self._limit:,} bytes"
+        return Reject(Reason.TOO_LONG, self._line, self._offset, message, sample(bytes(data[:512])))
+
+    def _cut(self, data: bytes, out: list[Block | Reject]) -> None:
+        """``data`` ends in a newline. Blocks of at most the limit, and rejects for lines above it."""
+        if self._offset == 0 and data.startswith(BOM):
+            data = b"   " + data[3:]  # spaces, so that offsets stay true
+        start = 0
+        while start < len(data):
+            stop = len(data)
+            if stop - start > self._limit + 1:
+                stop = data.rfind(NEWLINE, start, start + self._limit + 1) + 1
+                if stop == 0:
+                    stop = data.find(NEWLINE, start + self._limit + 1) + 1
+                    out.append(self._too_long(data[start : start + 512]))
+                    self._line += 1
+                    self._offset += stop - start
+                    start = stop
+                    continue
+            block = data if stop - start == len(data) else data[start:stop]
+            out.append(Block(block, self._line, self._offset))
+            self._line += block.count(NEWLINE)
+            self._offset += len(block)
+            start = stop
