@@ -135,6 +135,8 @@ class OutputReading(NamedTuple):
     rate_per_s: float = 0.0  # these three the monitor fills in
     share_delivered: float = 1.0  # of what would have come out if nothing had been shed or dropped
     loss_utility: float = 1.0
+    delivered: int = 0  # to all readers since the start, those that left included
+    dropped: int = 0  # because a reader was too slow; likewise
 
 
 class WorkerReading(NamedTuple):

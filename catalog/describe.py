@@ -1,0 +1,135 @@
+"""The network as plain data: what ``/api/v1/network`` answers, and how a place in it is found by name.
+
+Streams, boxes and outputs share one space of names. A place where tuples can be watched is a stream, an arc or an
+output; a box's name stands for what comes out of it, ``box.port`` for one of its ports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from catalog.network import Arc, BoxNode, Network, Output, Stream
+from catalog.qos import QoS, QoSGraph
+from catalog.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where tuples can be watched. ``number`` is that of the stream, arc or output."""
+
+    kind: Literal["stream", "arc", "output"]
+    number: int
+    name: str
+    schema: Schema
+
+
+def network_json(network: Network) -> dict[str, Any]:
+    return {
+        "version": network.version,
+        "streams": [_stream(network, s) for s in network.streams],
+        "boxes": [_box(network, b) for b in network.boxes],
+        "arcs": [_arc(network, a) for a in network.arcs],
+        "outputs": [_output(network, o) for o in network.outputs],
+    }
+
+
+def places(network: Network) -> dict[str, Place]:
+    """Every name that ``find_place`` knows."""
+    known: dict[str, Place] = {}
+    for arc in network.arcs:
+        known[arc.name] = Place("arc", arc.number, arc.name, arc.schema)
+    for box in network.boxes:
+        for port, arcs in zip(box.ports, box.out_arcs, strict=True):
+            for arc in (network.arcs[a] for a in arcs[:1]):
+                known[f"{box.name}.{port}" if port else box.name] = known[arc.name]
+    for output in network.outputs:
+        known[output.name] = Place("output", output.number, output.name, output.schema)
+    for stream in network.streams:
+        known[stream.name] = Place("stream", stream.number, stream.name, stream.schema)
+    return known
+
+
+def find_place(network: Network, name: str) -> Place | None:
+    return places(network).get(name)
+
+
+def _stream(network: Network, s: Stream) -> dict[str, Any]:
+    return {
+        "name": s.name,
+        "schema": _schema(s.schema),
+        "time": s.time_field,
+        "slack_ns": s.slack_ns,
+        "overload": s.overload,
+        "arcs": [network.arcs[a].name for a in s.arcs],
+        "source": _model(s.source),
+    }
+
+
+def _box(network: Network, b: BoxNode) -> dict[str, Any]:
+    return {
+        "name": b.name,
+        "kind": b.kind,
+        "parameters": _model(getattr(b.box, "parameters", None)),
+        "inputs": [network.arcs[a].name for a in b.in_arcs],
+        "ports": [
+            {"name": port, "schema": _schema(schema), "arcs": [network.arcs[a].name for a in arcs]}
+            for port, schema, arcs in zip(b.ports, b.out_schemas, b.out_arcs, strict=True)
+        ],
+        "declared_cost_ns": b.cost_ns,
+        "declared_selectivity": b.selectivity,
+    }
+
+
+def _arc(network: Network, a: Arc) -> dict[str, Any]:
+    source = a.source
+    if source.stream is not None:
+        origin = network.streams[source.stream].name
+    else:
+        assert source.box is not None
+        box = network.boxes[source.box]
+        port = box.ports[source.port] if box.ports else ""
+        origin = f"{box.name}.{port}" if port else box.name
+    end = network.boxes[a.box].name if a.box is not None else network.outputs[a.output or 0].name
+    return {"name": a.name, "from": origin, "to": end, "port": a.port, "schema": _schema(a.schema)}
+
+
+def _output(network: Network, o: Output) -> dict[str, Any]:
+    return {
+        "name": o.name,
+        "schema": _schema(o.schema),
+        "arc": network.arcs[o.arc].name,
+        "qos": _qos(o.qos),
+        "sink": _model(o.sink),
+    }
+
+
+def _qos(qos: QoS) -> dict[str, Any]:
+    return {
+        "latency": _graph(qos.latency),
+        "loss": _graph(qos.loss),
+        "value": _graph(qos.value),
+        "value_field": qos.value_field,
+        "prefer": qos.prefer,
+        "deadline_ns": qos.deadline_ns,
+    }
+
+
+def _graph(graph: QoSGraph | None) -> list[list[float]] | None:
+    return None if graph is None else [list(point) for point in graph.points]
+
+
+def _schema(schema: Schema) -> list[dict[str, Any]]:
+    return [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in schema]
+
+
+def _model(model: Any) -> Any:
+    """A model of the network file as plain data. Options of Spark may hold passwords: those stay here."""
+    if not isinstance(model, BaseModel):
+        return None
+    data = model.model_dump(mode="json", by_alias=True)
+    if isinstance(data.get("options"), dict):
+        data["options"] = sorted(data["options"])
+    return data

@@ -1,0 +1,271 @@
+"""Prometheus: every family is made from one reading at scrape time; the hot path never touches a Prometheus object.
+
+Names begin with ``aurorad_``, units are seconds, bytes, tuples and ratios, counters end in ``_total``; labels come only
+from names in the network file and from closed sets of words, so that no client can grow the number of series.
+A family is there also when it has no samples yet: a dashboard should find every name on the first day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from math import sqrt
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from catalog.readings import DECISION_BOUNDS_NS, TRAIN_BOUNDS, ArcReading, BoxReading, OutputReading, Readings
+from qos_monitor.conservation import residuals
+
+Rows = Iterable[tuple[list[str], float]]
+
+
+class EngineCollector(Collector):
+    """``residual`` gives the conservation residual by law; without it, that of the reading itself."""
+
+    def __init__(
+        self, readings: Callable[[], Readings], residual: Callable[[], Mapping[str, int]] | None = None
+    ) -> None:
+        self._readings = readings
+        self._residual = residual
+
+    def collect(self) -> Iterator[Metric]:
+        r = self._readings()
+        yield from _streams(r)
+        yield from _arcs(r.arcs)
+        yield from _boxes(r.boxes)
+        yield from _outputs(r.outputs)
+        yield from _latencies(r.outputs)
+        yield from _scheduler(r)
+        yield from _engine(r)
+        left = self._residual() if self._residual is not None else residuals(r)
+        yield _gauge(
+            "conservation_residual", "Tuples that the law leaves unaccounted for; anything but 0 is a bug.", ["law"],
+            (([law], missing) for law, missing in left.items()),
+        )  # fmt: skip
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering must not read an engine that is still being built."""
+        return ()
+
+
+def registry_for(collector: Collector) -> CollectorRegistry:
+    """A registry of its own with the process's metrics beside the engine's."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def expose(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
+    """The body and its content type: the OpenMetrics or the classic text format, as the scraper accepts."""
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+def _streams(r: Readings) -> Iterator[Metric]:
+    label = ["stream"]
+    streams = r.streams
+    yield _counter(
+        "tuples_in", "Tuples that reached the edge, good and bad.", label, (([s.name], s.received) for s in streams)
+    )
+    yield _counter(
+        "tuples_admitted", "Tuples that entered the network.", label, (([s.name], s.admitted) for s in streams)
+    )
+    yield _counter(
+        "tuples_rejected", "Tuples refused at the edge, by reason.", ["stream", "reason"],
+        (([s.name, reason], n) for s in streams for reason, n in s.rejected.items()),
+    )  # fmt: skip
+    yield _counter("tuples_shed", "Tuples shed at the edge.", label, (([s.name], s.shed) for s in streams))
+    yield _counter(
+        "tuples_duplicate", "Tuples that were sent again.", label, (([s.name], s.duplicates) for s in streams)
+    )
+    yield _counter("stream_bytes", "Bytes read.", label, (([s.name], s.received_bytes) for s in streams))
+    yield _gauge("stream_connections", "Open connections.", label, (([s.name], s.connections) for s in streams))
+    yield _gauge(
+        "stream_paused", "1 while reading is held back until there is room.", label,
+        (([s.name], float(s.paused)) for s in streams),
+    )  # fmt: skip
+
+
+def _arcs(arcs: Sequence[ArcReading]) -> Iterator[Metric]:
+    yield _gauge("queue_tuples", "Tuples that wait in memory.", ["arc"], (([a.name], a.tuples) for a in arcs))
+    yield _gauge("queue_bytes", "Bytes that wait in memory.", ["arc"], (([a.name], a.bytes) for a in arcs))
+    yield _gauge(
+        "queue_spilled_tuples", "Tuples that wait on disk.", ["arc"], (([a.name], a.spilled_tuples) for a in arcs)
+    )
+    yield _counter(
+        "tuples_dropped", "Tuples dropped on an arc, by reason.", ["arc", "reason"],
+        (([a.name, reason], n) for a in arcs for reason, n in a.shed.items()),
+    )  # fmt: skip
+
+
+def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
+    label = ["box"]
+    yield _counter(
+        "box_cost_seconds", "Time spent inside the box.", label, (([b.name], b.cost_ns / 1e9) for b in boxes)
+    )
+    yield _counter("box_calls", "Calls of the box.", label, (([b.name], b.calls) for b in boxes))
+    yield _counter(
+        "box_tuples", "Tuples that went in or came out.", ["box", "direction"],
+        (
+            ([b.name, direction], n)
+            for b in boxes
+            for direction, n in (("in", b.tuples_in), ("out", b.tuples_out))
+        ),
+    )  # fmt: skip
+    yield _counter(
+        "late_tuples", "Tuples that were too late for their window.", label, (([b.name], b.late) for b in boxes)
+    )
+    yield _counter("dead_tuples", "Tuples that the box could not process.", label, (([b.name], b.dead) for b in boxes))
+    yield _counter(
+        "null_errors", "Overflows and divisions by zero that became NULL.", label,
+        (([b.name], b.null_errors) for b in boxes),
+    )  # fmt: skip
+    yield _gauge("box_state_bytes", "Bytes that the box remembers.", label, (([b.name], b.state_bytes) for b in boxes))
+    trains = HistogramMetricFamily("aurorad_train_tuples", "Tuples in a train, one box call each.", labels=label)
+    for b in boxes:
+        trains.add_metric([b.name], *_buckets(TRAIN_BOUNDS, b.train_counts, b.tuples_in))
+    yield trains
+
+
+def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
+    label = ["output"]
+    yield _counter("tuples_out", "Tuples that the output emitted.", label, (([o.name], o.emitted) for o in outputs))
+    yield _gauge(
+        "output_utility_ratio", "Utility by the QoS graphs over the last seconds, 0 to 1.", ["output", "kind"],
+        (
+            ([o.name, kind], utility)
+            for o in outputs
+            for kind, utility in (("latency", o.latency.window_utility), ("loss", o.loss_utility))
+        ),
+    )  # fmt: skip
+    yield _gauge(
+        "output_delivered_ratio", "Share delivered of what would come out if nothing were shed or dropped.", label,
+        (([o.name], o.share_delivered) for o in outputs),
+    )  # fmt: skip
+    yield _counter(
+        "output_deadline_missed", "Tuples that were later than the output's deadline.", label,
+        (([o.name], o.latency.missed) for o in outputs),
+    )  # fmt: skip
+    yield _counter(
+        "output_delivered_tuples", "Tuples handed to readers, each reader counted.", label,
+        (([o.name], o.delivered) for o in outputs),
+    )  # fmt: skip
+    yield _counter(
+        "output_dropped_tuples", "Tuples that a reader lost because it was too slow.", label,
+        (([o.name], o.dropped) for o in outputs),
+    )  # fmt: skip
+    yield _gauge("output_subscribers", "Readers now.", label, (([o.name], len(o.subscribers)) for o in outputs))
+    yield _gauge(
+        "output_pending_tuples", "Tuples that wait for slow readers.", label,
+        (([o.name], sum(s.pending for s in o.subscribers)) for o in outputs),
+    )  # fmt: skip
+    yield _gauge(
+        "output_pending_bytes", "Bytes that wait for slow readers.", label,
+        (([o.name], sum(s.pending_bytes for s in o.subscribers)) for o in outputs),
+    )  # fmt: skip
+
+
+def _latencies(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
+    latency = HistogramMetricFamily(
+        "aurorad_output_latency_seconds",
+        "From arrival to delivery; buckets on the breakpoints of the QoS graph.",
+        labels=["output"],
+    )
+    for o in outputs:
+        h = o.latency.histogram
+        latency.add_metric([o.name], *_buckets(tuple(b / 1e9 for b in h.bounds), h.counts, h.sum / 1e9))
+    yield latency
+    yield _gauge(
+        "output_latency_window_seconds", "Latency over the last ten seconds.", ["output", "statistic"],
+        (([o.name, word], ns / 1e9) for o in outputs for word, ns in _window(o).items()),
+    )  # fmt: skip
+    slowdown = SummaryMetricFamily(
+        "aurorad_output_slowdown_ratio", "Latency over the ideal time on an idle engine.", labels=["output"]
+    )
+    for o in outputs:
+        slowdown.add_metric([o.name], count_value=o.latency.tuples, sum_value=o.latency.slowdown_sum)
+    yield slowdown
+    yield _gauge(
+        "output_slowdown_max_ratio", "The largest slowdown since the start.", ["output"],
+        (([o.name], o.latency.slowdown_max) for o in outputs),
+    )  # fmt: skip
+    yield _gauge(
+        "output_slowdown_l2_ratio", "The l2 norm of slowdown since the start.", ["output"],
+        (([o.name], sqrt(o.latency.slowdown_square_sum)) for o in outputs),
+    )  # fmt: skip
+
+
+def _window(o: OutputReading) -> dict[str, float]:
+    lat = o.latency
+    return {
+        "mean": lat.mean_ns, "p50": lat.p50_ns, "p99": lat.p99_ns, "p999": lat.p999_ns, "max": float(lat.window_max_ns),
+    }  # fmt: skip
+
+
+def _scheduler(r: Readings) -> Iterator[Metric]:
+    s = r.scheduler
+    decisions = HistogramMetricFamily("aurorad_scheduler_decision_seconds", "Time of one scheduling decision.")
+    counts = s.decision_counts or [0] * len(DECISION_BOUNDS_NS) + [s.steps]
+    decisions.add_metric([], *_buckets(tuple(b / 1e9 for b in DECISION_BOUNDS_NS), counts, s.decision_ns / 1e9))
+    yield decisions
+    yield _counter("scheduler_steps", "Scheduling steps.", [], [([], s.steps)])
+    yield _gauge("execution_queue_length", "Plans that wait for a worker.", [], [([], s.execution_queue)])
+    yield _counter(
+        "overhead_seconds", "Time that is not spent inside boxes, by who spends it.", ["part"],
+        ((["scheduler"], s.scheduler_ns / 1e9), (["storage"], s.storage_ns / 1e9), (["worker"], s.worker_ns / 1e9)),
+    )  # fmt: skip
+    yield _counter(
+        "worker_busy_seconds", "Time that a worker ran plans.", ["worker"],
+        (([str(w.number)], w.busy_ns / 1e9) for w in r.workers),
+    )  # fmt: skip
+
+
+def _engine(r: Readings) -> Iterator[Metric]:
+    e = r.engine
+    yield _gauge(
+        "load_ratio", "Work that arrives over work that can be done; above 1 queues grow.", [], [([], e.load_ratio)]
+    )
+    yield _gauge(
+        "shed_level", "How far along its road map the load shedder is; 0 sheds nothing.", [], [([], e.shed_level)]
+    )
+    yield _gauge("memory_used_bytes", "Bytes of trains that wait.", [], [([], e.memory_used)])
+    yield _gauge("memory_peak_bytes", "The most that ever waited.", [], [([], e.memory_peak)])
+    yield _gauge("memory_budget_bytes", "Bytes that may wait before reading stops.", [], [([], e.memory_budget)])
+    yield _gauge("spill_bytes", "Bytes of trains on disk.", [], [([], e.spill_bytes)])
+    yield _gauge("dead_letters", "Refused tuples kept for inspection.", [], [([], e.dead_letters)])
+    yield _gauge("uptime_seconds", "Time since the start.", [], [([], e.uptime_ns / 1e9)])
+    yield _gauge("network_version", "Counts the networks that were deployed.", [], [([], e.network_version)])
+    build = {"version": e.version, "policy": r.scheduler.policy, "unit": r.scheduler.unit}
+    yield InfoMetricFamily("aurorad_build", "What runs here.", value=build)
+
+
+def _counter(name: str, text: str, labels: list[str], rows: Rows) -> Metric:
+    family = CounterMetricFamily(f"aurorad_{name}", text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _gauge(name: str, text: str, labels: list[str], rows: Rows) -> Metric:
+    family = GaugeMetricFamily(f"aurorad_{name}", text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int], total: float) -> tuple[list[tuple[str, float]], float]:
+    """Cumulative, as Prometheus wants them; counts may be missing at the end."""
+    padded = [*counts, *[0] * (len(bounds) + 1 - len(counts))]
+    names = [*(repr(float(b)) for b in bounds), "+Inf"]
+    return list(zip(names, accumulate(padded), strict=True)), total
