@@ -1,15 +1,17 @@
 """``bench chain``: what the engine costs over bare numpy, with tuples that are in memory already.
 
-Chains of five filters on one stream, fed in trains of 10,000 from inside the process, one worker. The baseline takes the
-same trains through the same predicates with ``Bounds.mask`` and one gather. Beside it: what a second worker adds, by
-train size, against the engine with one.
+Chains of five filters on one stream, fed in trains of 10,000 from inside the process, one worker. The baseline takes
+the same trains through the same predicates with ``Bounds.mask`` and one gather. Beside it: what a second worker adds,
+by train size, against the engine with one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 
 from catalog.build import read_network
 from catalog.network import Network
@@ -44,7 +46,7 @@ class Finish:
         self.done.clear()
 
     def outlet(self, number: int, train: Train) -> None:
-        """A box runs in one plan at a time, so each output has one writer; only the last tuple of each takes the lock."""
+        """A box runs in one plan at a time, so each output has one writer; only its last tuple takes the lock."""
         left = self.left[number] - train.count
         self.left[number] = left
         if left == 0:
@@ -68,7 +70,7 @@ class Chains:
         self.engine = Engine(self.network, outlets, workers=workers, memory_bytes=1 << 30, settings=settings)
         self.engine.start()
 
-    def _outlet(self, number: int):  # type: ignore[no-untyped-def]
+    def _outlet(self, number: int) -> Callable[[Train], None]:
         return lambda train: self.finish.outlet(number, train)
 
     def run(self, trains: Sequence[Train], expected: Sequence[int]) -> float:
@@ -92,7 +94,7 @@ def bare_run(trains: Sequence[Train], queries: int) -> float:
     for train in trains:
         columns = train.columns
         for chain in chains:
-            index = chain.mask(columns).nonzero()[0]  # type: ignore[arg-type]
+            index = np.flatnonzero(chain.mask(columns))
             [column.take(index) for column in columns]
     return sum(t.count for t in trains) / (time.perf_counter() - begun)
 
@@ -101,8 +103,10 @@ def prepare(queries: int, size: int, tuples: int) -> tuple[list[Train], list[int
     """Trains for about ``tuples`` tuples in all, and how many of them each query lets through."""
     distinct = workload.trains(DISTINCT_TRAINS, size)
     repeat = max(1, tuples // (size * DISTINCT_TRAINS))
-    expected = [repeat * sum(int(workload.bounds(q).mask(t.columns).sum()) for t in distinct) for q in range(queries)]  # type: ignore[arg-type]
-    return distinct * repeat, expected
+    expected = [
+        sum(int(np.count_nonzero(workload.bounds(q).mask(t.columns))) for t in distinct) for q in range(queries)
+    ]
+    return distinct * repeat, [repeat * count for count in expected]
 
 
 def engine_against_bare(queries: int, options: Options) -> Result:

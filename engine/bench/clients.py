@@ -3,7 +3,8 @@
 ``python -m engine.bench.clients send|receive|probe|collect ...``; each waits for a word on standard input before it
 begins and answers in one JSON line. Stamps are CLOCK_MONOTONIC, which all processes of a machine share.
 
-- ``send FORMAT PORT CONNECTIONS BLOCK REPEAT``: bytes encoded before the word, then only ``sendall``, one thread per connection.
+- ``send FORMAT PORT CONNECTIONS BLOCK REPEAT``: bytes encoded before the word, then only ``sendall``, a thread for each
+  connection.
 - ``receive FORMAT PORT ROWS``: counts rows until all have come.
 - ``probe PORT RATE SECONDS``: one row at a time on a schedule, its send stamp in it.
 - ``collect PORT ROWS``: takes the stamp of each row as it comes, and answers with the quantiles of the difference.

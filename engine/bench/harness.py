@@ -95,7 +95,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now. Someone else may take one before we do; a benchmark can live with it."""
+    """Ports of loopback that nobody listens on now. Someone else may be quicker; a benchmark can live with it."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:

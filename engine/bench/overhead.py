@@ -1,8 +1,8 @@
 """``bench overhead``: what a scheduling step and a box call cost beside the work itself, in microseconds.
 
-Networks of 10, 100 and 1,000 boxes in which one chain of five filters has tuples and all others are idle. The trains are
-short, so that overhead is what is seen. The baseline of a case is the same unit with 10 boxes: a step that grows with the
-number of idle boxes would show as a ratio above 1.
+Networks of 10, 100 and 1,000 boxes in which one chain of five filters has tuples and all others are idle. The trains
+are short, so that overhead is what is seen. The baseline of a case is the same unit with 10 boxes: a step that grows
+with the number of idle boxes would show as a ratio above 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``bench socket``: from one client process through five filters to another, over TCP, in rows per second.
 
-The clock runs from the sender's first byte to the receiver's last row. The baseline of a format is the fastest bare loop
-for it; arrow also has to beat the engine's own ndjson by five times.
+The clock runs from the sender's first byte to the receiver's last row. The baseline of a format is the fastest bare
+loop for it; arrow also has to beat the engine's own ndjson by five times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``bench startup``: how long until a command answers, against Python importing the four packages that all of it needs.
 
-``run`` counts until ``/ready`` answers; ``version`` and ``validate`` until they have ended. All are cold starts of a process
-with a warm file cache, and take turns.
+``run`` counts until ``/ready`` answers; ``version`` and ``validate`` until they have ended. All are cold starts of a
+process with a warm file cache, and take turns.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ SCHEMA = Schema.of(seq="bigint", symbol="string", price="double", size="int")
 SYMBOLS = tuple(f"SYM{i:02d}" for i in range(24))
 FILTERS = 5
 
-Columns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.int32]]
+Columns = tuple[Array, ...]
+"""seq, symbol (codes into SYMBOLS), price, size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Bounds:
     def mask(self, columns: Columns) -> npt.NDArray[np.bool_]:
         """In place, which is the fastest that plain numpy does."""
         seq, _, price, size = columns
-        mask = price > self.price_above
+        mask: npt.NDArray[np.bool_] = price > self.price_above
         mask &= price < self.price_below
         mask &= size > self.size_above
         mask &= size < self.size_below
@@ -87,14 +88,14 @@ def survivors(data: Columns, query: int = 0) -> list[Array]:
 
 def ndjson_bytes(data: Columns) -> bytes:
     rows = zip(*(column.tolist() for column in data), strict=True)
-    lines = ['{"seq":%d,"symbol":"%s","price":%s,"size":%d}\n' % (s, SYMBOLS[y], p, z) for s, y, p, z in rows]
+    lines = [f'{{"seq":{s},"symbol":"{SYMBOLS[y]}","price":{p},"size":{z}}}\n' for s, y, p, z in rows]
     return "".join(lines).encode()
 
 
 def csv_bytes(data: Columns) -> bytes:
     """Without the header, which goes once at the head of a connection (``CSV_HEADER``)."""
     rows = zip(*(column.tolist() for column in data), strict=True)
-    return "".join(["%d,%s,%s,%d\n" % (s, SYMBOLS[y], p, z) for s, y, p, z in rows]).encode()
+    return "".join([f"{s},{SYMBOLS[y]},{p},{z}\n" for s, y, p, z in rows]).encode()
 
 
 CSV_HEADER = b"seq,symbol,price,size\n"
@@ -119,13 +120,11 @@ def arrow_bytes(data: Columns, batch: int, repeat: int) -> bytes:
 # -- as networks ---------------------------------------------------------------------------------------------------
 
 
-def chain_network(
-    queries: int, *, workers: int = 1, unit: str = "superbox", idle_boxes: int = 0, memory: str = "1GiB"
-) -> str:
-    """A network file: ``queries`` chains of five filters on one stream, and idle boxes on a stream that gets nothing."""
+def chain_network(queries: int, *, workers: int = 1, unit: str = "superbox", idle_boxes: int = 0) -> str:
+    """A network file: chains of five filters on one stream, and idle ones on a stream that gets nothing."""
     stream = "schema: {seq: bigint, symbol: string, price: double, size: int}"
     lines = [
-        f"engine: {{workers: {workers}, memory: {memory}}}",
+        f"engine: {{workers: {workers}, memory: 1GiB}}",
         'http: {listen: "off"}',
         f"scheduler: {{policy: round_robin, unit: {unit}}}",
         "streams:",
