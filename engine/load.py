@@ -1,0 +1,24 @@
+"""A network file with everything this engine knows: its boxes, its policies, its expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from catalog.build import read_network
+from catalog.network import Network
+from catalog.schema import Schema, Type
+from engine.boxes import box_kinds
+from engine.expressions import compile_expression
+from scheduler.policies import policies
+
+
+def load_network(source: Path | str, env: Mapping[str, str] | None = None, *, version: int = 1) -> Network:
+    """``read_network`` with the kinds, policies and expressions of this engine. Raises NetworkError."""
+    return read_network(
+        source, box_kinds(), env, policies=tuple(policies()), check_predicate=_check_predicate, version=version
+    )
+
+
+def _check_predicate(text: str, schema: Schema) -> None:
+    compile_expression(text, schema, expect=Type.BOOLEAN)
