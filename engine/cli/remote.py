@@ -1,0 +1,85 @@
+"""Talking to a running daemon over its HTTP address: what ``top`` and ``tap`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, NoReturn
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+import typer
+
+DEFAULT_URL = "http://127.0.0.1:9400"
+EXIT_USAGE = 64  # sysexits.h: the command was used wrongly ...
+EXIT_UNAVAILABLE = 69  # ... or who should answer does not
+TIMEOUT_S = 5.0
+
+
+class RemoteError(Exception):
+    """The daemon is not there, or refuses. ``status`` is 0 when nobody answered."""
+
+    def __init__(self, message: str, hint: str = "", status: int = 0) -> None:
+        super().__init__(message)
+        self.hint, self.status = hint, status
+
+
+class Remote:
+    """A daemon, by its URL. A connection per request: nothing here is hot."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise RemoteError(f"'{url}' is not an address: {error}", status=400) from error
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise RemoteError(f"'{url}' is not an address", f"write {DEFAULT_URL}", status=400)
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
+
+    def json(self, path: str) -> Any:
+        with self.get(path) as response:
+            return orjson.loads(response.read())
+
+    @contextmanager
+    def get(
+        self, path: str, query: Mapping[str, object] | None = None, forever: bool = False
+    ) -> Iterator[HTTPResponse]:
+        """``forever``: once it has begun, the answer may take as long as it likes."""
+        connection = self._connection(self._host, self._port, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", f"{self._prefix}{path}{'?' + urlencode(query) if query else ''}")
+            response = connection.getresponse()
+            if response.status != 200:
+                raise _refused(response, path)
+            if forever and connection.sock is not None:
+                connection.sock.settimeout(None)
+            yield response
+        except (OSError, HTTPException) as error:
+            raise RemoteError(
+                f"no aurorad answers at {self.url}: {str(error) or type(error).__name__}",
+                "is `aurorad run` up, and its http.listen the same? --url names another",
+            ) from error
+        finally:
+            connection.close()
+
+
+def _refused(response: HTTPResponse, path: str) -> RemoteError:
+    try:
+        answer = orjson.loads(response.read())
+        return RemoteError(answer["error"], answer.get("hint", ""), response.status)
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return RemoteError(
+            f"{path} answered {response.status} {response.reason}", "is that an aurorad?", response.status
+        )
+
+
+def fail(error: RemoteError) -> NoReturn:
+    """The message and its hint on standard error, and the exit code."""
+    typer.echo(f"aurorad: {error}", err=True)
+    if error.hint:
+        typer.echo(f"  {error.hint}", err=True)
+    raise typer.Exit(EXIT_USAGE if 400 <= error.status < 500 else EXIT_UNAVAILABLE)

@@ -1,0 +1,200 @@
+"""``aurorad top``: a running daemon as a live table; without a terminal, as one line a second.
+
+What is drawn is a pure function of what ``/api/v1/stats`` answers (``draw``, ``one_line``), so that the demo can show
+the same without a second process.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+
+Stats = Mapping[str, Any]
+
+FIXED_LINES = 11  # header, titles, rules: what is on the screen beside rows
+PLAIN_WIDTH = 120
+
+
+def register(app: typer.Typer) -> None:
+    app.command(help="Show a running daemon: outputs with rate, latency and utility; boxes with cost and queue.")(top)
+
+
+def top(
+    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="the daemon's http.listen")] = DEFAULT_URL,
+    once: Annotated[bool, typer.Option("--once", help="print once and exit")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="seconds between two looks")] = 1.0,
+) -> None:
+    try:
+        remote = Remote(url)
+        first = remote.json("/api/v1/stats")
+        if once:
+            show_once(first)
+        elif sys.stdout.isatty():
+            _live(remote, first, interval)
+        else:
+            _lines(remote, first, interval)
+    except RemoteError as error:
+        fail(error)
+    except KeyboardInterrupt:
+        return
+
+
+def show_once(stats: Stats) -> None:
+    tty = sys.stdout.isatty()
+    Console(width=None if tty else PLAIN_WIDTH, highlight=False).print(draw(stats, boxes=10**9))
+
+
+def _live(remote: Remote, stats: Stats, interval_s: float) -> None:
+    console = Console(highlight=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(draw(stats, rows_left(stats, console.height)), refresh=True)
+            time.sleep(interval_s)
+            try:
+                stats = remote.json("/api/v1/stats")
+            except RemoteError as error:
+                live.update(Group(Text(str(error), "bold red"), Text(error.hint), draw(stats, 10)), refresh=True)
+                time.sleep(interval_s)
+
+
+def _lines(remote: Remote, stats: Stats, interval_s: float) -> None:
+    while True:
+        typer.echo(one_line(stats))
+        sys.stdout.flush()
+        time.sleep(interval_s)
+        stats = remote.json("/api/v1/stats")
+
+
+# -- drawing ----------------------------------------------------------------------------------------------------------
+
+
+def rows_left(stats: Stats, height: int) -> int:
+    """How many boxes fit below the outputs."""
+    return max(3, height - FIXED_LINES - len(stats["outputs"]))
+
+
+def draw(stats: Stats, boxes: int) -> RenderableType:
+    """Header, outputs, and the boxes that matter most: where most waits, then who is busiest."""
+    return Group(_header(stats), _outputs(stats), _boxes(stats, boxes))
+
+
+def one_line(stats: Stats) -> str:
+    """Everything that a log line has room for."""
+    engine = stats["engine"]
+    parts = [f"load {engine['load_ratio']:.0%}", f"memory {size(engine['memory_used'])}"]
+    if lost := sum(stats["conservation_residual"].values()):
+        parts.append(f"UNACCOUNTED {lost}")
+    for o in stats["outputs"]:
+        latency = o["latency"]
+        parts.append(
+            f"{o['name']} {count(o['rate_per_s'])}/s p50 {duration(latency['p50_ns'])} "
+            f"p99 {duration(latency['p99_ns'])} utility {utility(o):.2f}"
+        )
+    return " | ".join(parts)
+
+
+def _header(stats: Stats) -> Text:
+    engine, scheduler = stats["engine"], stats["scheduler"]
+    load = engine["load_ratio"]
+    workers = " ".join(f"{w['busy_ns'] / max(1, engine['uptime_ns']):.0%}" for w in stats["workers"])
+    text = Text.assemble(
+        ("aurorad ", "bold"), engine["version"], "   load ", (f"{load:.0%}", "bold red" if load > 1 else "bold"),
+        "   memory ", (f"{size(engine['memory_used'])} of {size(engine['memory_budget'])}", "bold"),
+        "   policy ", (f"{scheduler['policy']} {scheduler['unit']}".strip() or "-", "bold"),
+        "   up ", (duration(engine["uptime_ns"]), "bold"),
+    )  # fmt: skip
+    if workers:
+        text.append(f"   workers busy {workers}")
+    if engine["shed_level"]:
+        text.append(f"   shedding {engine['shed_level']:.2f}", "bold yellow")
+    if lost := sum(stats["conservation_residual"].values()):
+        text.append(f"   unaccounted for: {lost} tuples", "bold red")
+    return text
+
+
+def _outputs(stats: Stats) -> Table:
+    table = _table(
+        "output", "rate/s", "p50", "p99", "p99.9", "max", "utility", "SDMR", "slowdown", "waiting", "readers"
+    )
+    for o in stats["outputs"]:
+        latency = o["latency"]
+        u = utility(o)
+        table.add_row(
+            Text(o["name"], "bold"), count(o["rate_per_s"]), duration(latency["p50_ns"]), duration(latency["p99_ns"]),
+            duration(latency["p999_ns"]), duration(latency["max_ns"]),
+            Text(f"{u:.3f}", "green" if u > 0.9 else "yellow" if u > 0.5 else "red"),
+            f"{o['sdmr']:.1%}" if o["deadline_ns"] else "-", count(o["slowdown"]["mean"]), count(o["queue_tuples"]),
+            str(len(o["subscribers"])),
+        )  # fmt: skip
+    return table
+
+
+def _boxes(stats: Stats, most: int) -> RenderableType:
+    boxes = stats["boxes"]
+    shown = sorted(boxes, key=lambda b: (-b["queue_tuples"], -b["busy_ratio"]))[:most] if len(boxes) > most else boxes
+    table = _table("box", "kind", "in/s", "cost/tuple", "cost/call", "selectivity", "train", "busy", "waiting")
+    for b in shown:
+        table.add_row(
+            Text(b["name"], "bold"), b["kind"], count(b["rate_per_s"]), duration(b["cost_per_tuple_ns"]),
+            duration(b["cost_per_call_ns"]), f"{b['selectivity']:.3f}", count(b["mean_train_tuples"]),
+            f"{b['busy_ratio']:.1%}", count(b["queue_tuples"]),
+        )  # fmt: skip
+    if len(shown) == len(boxes):
+        return table
+    return Group(table, Text(f"{len(boxes) - len(shown)} boxes more, where less waits", "dim"))
+
+
+def _table(first: str, *columns: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, expand=False)
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "kind" else "right", no_wrap=True)
+    return table
+
+
+# -- numbers for people -----------------------------------------------------------------------------------------------
+
+
+def utility(output: Stats) -> float:
+    """The worse of the two: an output that is in time but half lost is not fine."""
+    return float(min(output["utility"]["latency"], output["utility"]["loss"]))
+
+
+def count(n: float) -> str:
+    """Three or four digits and a letter: 12, 1,234, 56.7k, 8.9M."""
+    for limit, divisor, letter in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (float("inf"), 1e9, "G")):
+        if n < limit:
+            return f"{n / divisor:,.0f}" if divisor == 1 and (n >= 100 or n == int(n)) else f"{n / divisor:.1f}{letter}"
+    return str(n)
+
+
+def duration(ns: float) -> str:
+    """As people say it: 850ns, 12.3us, 4.5ms, 1.2s, 3m20s, 5h02m."""
+    if ns <= 0:
+        return "-"
+    for limit, divisor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms"), (60e9, 1e9, "s")):
+        if ns < limit:
+            return f"{ns / divisor:.0f}{unit}" if divisor == 1 or ns / divisor >= 100 else f"{ns / divisor:.1f}{unit}"
+    seconds = int(ns / 1e9)
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02d}s"
+    return f"{seconds // 3600}h{seconds // 60 % 60:02d}m"
+
+
+def size(nbytes: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f}{unit}" if unit == "B" or nbytes >= 10 else f"{nbytes:.1f}{unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f}GiB"
