@@ -81,7 +81,8 @@ class _Builder:
         outputs = [o for name in self.file.outputs if (o := self.output(name)) is not None]
         warnings = [p for p in self.problems if p.warning]
         if len(warnings) < len(self.problems):
-            raise NetworkError(sorted(self.problems, key=lambda p: (p.line, p.column, p.place)), self.document.source)
+            found = sorted(dict.fromkeys(self.problems), key=lambda p: (p.line, p.column, p.place))
+            raise NetworkError(found, self.document.source, self.document.text)
         network = assemble(self.file, self.schemas, bound, outputs, version)
         warnings += find_dead_ends(network, self.document)
         return replace(network, warnings=tuple(sorted(warnings, key=lambda p: (p.line, p.column))))

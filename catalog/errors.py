@@ -35,11 +35,15 @@ class Problem:
 
 
 class NetworkError(AuroraError):
-    """A network file that cannot be deployed; carries every problem found, not only the first."""
+    """A network file that cannot be deployed; carries every problem found, not only the first.
 
-    def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
+    ``source`` is the file's name and ``text`` what was read from it, for showing the lines at fault.
+    """
+
+    def __init__(self, problems: Sequence[Problem], source: str = "", text: str = "") -> None:
         self.problems = tuple(problems)
         self.source = source
+        self.text = text
         super().__init__("; ".join(f"{p.place}: {p.message}" for p in self.problems))
 
 

@@ -101,13 +101,13 @@ def read_document(text: str, source: str, env: Mapping[str, str]) -> Document:
     try:
         _Builder(document, env).build()
     except yaml.MarkedYAMLError as error:
-        raise NetworkError([*document.problems, _syntax_problem(error, text)], source) from None
+        raise NetworkError([*document.problems, _syntax_problem(error, text)], source, text) from None
     except yaml.YAMLError as error:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         message = f"a character that YAML does not allow: {getattr(error, 'reason', error)}"
-        raise NetworkError([*document.problems, Problem((), message, line=line, column=1)], source) from None
+        raise NetworkError([*document.problems, Problem((), message, line=line, column=1)], source, text) from None
     except _StopReadingError as stop:
-        raise NetworkError([*document.problems, stop.problem], source) from None
+        raise NetworkError([*document.problems, stop.problem], source, text) from None
     return document
 
 

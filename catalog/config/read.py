@@ -60,7 +60,7 @@ def read_config(source: FilePath | str, env: Mapping[str, str]) -> Config:
     if not isinstance(data, dict):
         what = "the file is empty" if data is None else "the file must be a mapping with streams, boxes and outputs"
         hint = "a network needs at least streams and outputs: see configs/default.yaml"
-        raise NetworkError([*document.problems, document.problem((), what, hint)], name)
+        raise NetworkError([*document.problems, document.problem((), what, hint)], name, text)
     return _validate(document, data)
 
 

@@ -1,0 +1,67 @@
+"""``aurorad validate``: is this a network, and if not, everything that keeps it from being one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(validate)
+
+
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Network files; - reads standard input.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, for tools.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")] = False,
+) -> None:
+    """Check network files: every error at once, each with its line and, where one is near, the word you meant.
+
+    Checked are the YAML, keys and values, names, ports and loops, and every
+    expression with its types against the schema that reaches its box.
+    Nothing is started and no port is opened.
+
+    \b
+      aurorad validate network.yaml
+      aurorad validate configs/*.yaml && systemctl reload aurorad
+      aurorad validate --json network.yaml | jq .problems
+
+    Exit code 0: all are fine; 78: at least one is not.
+    """
+    fine = [_validate_one(name, as_json, strict) for name in files]
+    if not all(fine):
+        raise typer.Exit(78)
+
+
+def _validate_one(name: str, as_json: bool, strict: bool) -> bool:
+    from catalog.config import read_text
+    from catalog.errors import NetworkError
+    from engine.cli.report import count, problem_json, write_problems
+    from engine.load import load_network
+
+    source = sys.stdin.read() + "\n" if name == "-" else name
+    try:
+        network = load_network(source)
+    except NetworkError as error:
+        if as_json:
+            report = {"file": name, "ok": False, "problems": [problem_json(p) for p in error.problems]}
+            typer.echo(json.dumps(report))
+        else:
+            write_problems(error.problems, error.source, error.text)
+        return False
+    sizes = {"streams": len(network.streams), "boxes": len(network.boxes), "outputs": len(network.outputs)}
+    fine = not (strict and network.warnings)
+    if as_json:
+        warnings = [problem_json(p) for p in network.warnings]
+        typer.echo(json.dumps({"file": name, "ok": fine, **sizes, "problems": warnings}))
+        return fine
+    if network.warnings:
+        text, shown = read_text(source)
+        write_problems(network.warnings, shown, text)
+    words = ", ".join(count(n, w) for n, w in zip(sizes.values(), ("stream", "box", "output"), strict=True))
+    odd = f", {count(len(network.warnings), 'warning')}" if network.warnings else ""
+    typer.echo(f"{name}: {'fine' if fine else 'not fine'} ({words}{odd})")
+    return fine
