@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from catalog.build import read_network
 from catalog.network import Network
 from engine.bench import workload
 from engine.bench.harness import BenchError, Options, interleave
 from engine.bench.report import Result
-from engine.boxes import box_kinds
 from engine.core import Engine
+from engine.load import load_network
 from scheduler.state import SchedulerSettings
 from storage.train import Train
 
@@ -43,7 +42,10 @@ class Finish:
     def expect(self, tuples: Sequence[int]) -> None:
         self.left[:] = tuples
         self.open = sum(1 for n in tuples if n)
-        self.done.clear()
+        if self.open:
+            self.done.clear()
+        else:
+            self.done.set()
 
     def outlet(self, number: int, train: Train) -> None:
         """A box runs in one plan at a time, so each output has one writer; only its last tuple takes the lock."""
@@ -61,9 +63,8 @@ class Chains:
 
     def __init__(self, queries: int, *, workers: int = 1, unit: str = "superbox", idle_boxes: int = 0) -> None:
         self.queries = queries
-        self.network: Network = read_network(
-            workload.chain_network(queries, workers=workers, unit=unit, idle_boxes=idle_boxes), box_kinds(), {}
-        )
+        text = workload.chain_network(queries, workers=workers, unit=unit, idle_boxes=idle_boxes)
+        self.network: Network = load_network(text, {})
         self.finish = Finish(queries)
         outlets = [self._outlet(n) for n in range(len(self.network.outputs))]
         settings = SchedulerSettings(unit=unit)
@@ -79,12 +80,26 @@ class Chains:
         begun = time.perf_counter()
         for train in trains:
             self.engine.feed(0, train)
-        if not self.finish.done.wait(WAIT_SECONDS):
-            raise BenchError(f"{sum(self.finish.left)} tuples are missing after {WAIT_SECONDS:g} s")
+        self._wait()
         return sum(t.count for t in trains) / (time.perf_counter() - begun)
 
+    def run_one_by_one(self, trains: Sequence[Train], expected: Sequence[int]) -> None:
+        """The next train only when the last one is through: a plan is then decided for each. For one query."""
+        for train, count in zip(trains, expected, strict=True):
+            self.finish.expect([count])
+            self.engine.feed(0, train)
+            self._wait()
+        self.engine.drain(WAIT_SECONDS)
+
+    def _wait(self) -> None:
+        if not self.finish.done.wait(WAIT_SECONDS):
+            raise BenchError(f"{sum(self.finish.left)} tuples are missing after {WAIT_SECONDS:g} s")
+
     def stop(self) -> None:
+        """Ends the engine. A box that has failed has not done the work that was measured."""
         self.engine.stop()
+        if dead := sum(box.dead for box in self.engine.box_readings()):
+            raise BenchError(f"{dead} tuples died in boxes that failed")
 
 
 def bare_run(trains: Sequence[Train], queries: int) -> float:

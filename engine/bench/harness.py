@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-ROOT = Path(__file__).resolve().parents[2]
+from engine.processes import end, spawn
+
 START_SECONDS = 30.0
-STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +72,11 @@ class Child:
 def child(module: str, *arguments: object) -> Iterator[Child]:
     """``python -m module arguments``; ended when the block is left."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    process = spawn(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield Child(process, " ".join([module, *map(str, arguments[:1])]))
     finally:
         end(process)
-
-
-def end(process: subprocess.Popen[bytes]) -> int:
-    """SIGTERM, and SIGKILL for one that does not mind."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()
-    return process.wait()
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,8 +1,8 @@
 """``bench overhead``: what a scheduling step and a box call cost beside the work itself, in microseconds.
 
 Networks of 10, 100 and 1,000 boxes in which one chain of five filters has tuples and all others are idle. The trains
-are short, so that overhead is what is seen. The baseline of a case is the same unit with 10 boxes: a step that grows
-with the number of idle boxes would show as a ratio above 1.
+are short and come one at a time, so that overhead is what is seen. The baseline of a case is the same unit with 10
+boxes: a step that grows with the number of idle boxes would show as a ratio above 1.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from engine.bench.chain import Chains, prepare
+from engine.bench import workload
+from engine.bench.chain import Chains
 from engine.bench.harness import Options
 from engine.bench.report import Result
 from engine.bench.workload import FILTERS
@@ -30,8 +31,8 @@ class Costs(NamedTuple):
 def measure(chains: Chains, trains: int, unit: str) -> Costs:
     engine = chains.engine
     before = engine.scheduler_reading(), sum(b.calls for b in engine.box_readings())
-    chains.run(*prepare(1, TRAIN_TUPLES[unit], trains * TRAIN_TUPLES[unit]))
-    engine.drain(10.0)
+    distinct = workload.trains(trains, TRAIN_TUPLES[unit])
+    chains.run_one_by_one(distinct, [len(workload.survivors(train.columns)[0]) for train in distinct])
     after, calls = engine.scheduler_reading(), sum(b.calls for b in engine.box_readings())
     steps = max(1, after.steps - before[0].steps)
     return Costs(

@@ -86,9 +86,9 @@ def show(results: Iterable[Result], *, as_json: bool, console: Console) -> list[
 def table(results: Iterable[Result]) -> Table:
     out = Table(header_style="bold", pad_edge=False)
     for name, justify in (("bench", "left"), ("case", "left"), ("metric", "left"), ("value", "right")):
-        out.add_column(name, justify=justify)  # type: ignore[arg-type]
+        out.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for name in ("baseline", "ratio", "target", ""):
-        out.add_column(name, justify="right")
+        out.add_column(name, justify="right", no_wrap=True)
     for r in results:
         colour = {"reached": "green", "missed": "red"}.get(r.verdict, "")
         ratio = "" if r.ratio is None else f"{r.ratio:.2f}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.bench import workload
-from engine.bench.harness import ROOT, child, end, free_ports, wait_listening
+from engine.bench.harness import child, free_ports, wait_listening
+from engine.processes import command, end, spawn
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     source: int  # the port to send to
     sink: int  # the port to read from
-
-
-def command(*arguments: str) -> list[str]:
-    """The command line of this very installation, whether or not its script is on the path."""
-    return [sys.executable, "-c", "from engine.cli import main; main()", *arguments]
 
 
 @contextmanager
@@ -40,7 +35,7 @@ def daemon(format: str, *, workers: int = 1) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="aurorad-bench-") as folder:
         file = Path(folder) / "network.yaml"
         file.write_text(workload.socket_network(format, (http, source, sink), workers=workers))
-        process = subprocess.Popen(command("run", str(file)), cwd=ROOT, stdout=subprocess.DEVNULL)
+        process = spawn(command("run", str(file)), stdout=subprocess.DEVNULL)
         try:
             for port in (source, sink, http):
                 wait_listening(port, process)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.bench import workload
-from engine.bench.harness import ROOT, START_SECONDS, BenchError, Options, end, free_ports, interleave
+from engine.bench.harness import START_SECONDS, BenchError, Options, free_ports, interleave
 from engine.bench.report import Result
-from engine.bench.servers import command
+from engine.processes import command, end, spawn
 
 IMPORTS = "import numpy, pyarrow, pydantic, uvloop"
 RUN_AT_MOST = 3.0
@@ -26,14 +26,16 @@ RUN_AT_MOST = 3.0
 def ended(arguments: list[str]) -> float:
     """Seconds until a command has ended."""
     begun = time.perf_counter()
-    subprocess.run(arguments, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    code = spawn(arguments, stdout=subprocess.DEVNULL).wait()
+    if code:
+        raise BenchError(f"{arguments[-1]} ended with code {code}")
     return time.perf_counter() - begun
 
 
 def ready(file: Path, port: int) -> float:
     """Seconds until the daemon says that it is ready."""
     begun = time.perf_counter()
-    process = subprocess.Popen(command("run", str(file)), cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = spawn(command("run", str(file)), stdout=subprocess.DEVNULL)
     try:
         while not is_ready(port):
             if process.poll() is not None:

@@ -1,4 +1,4 @@
-"""How aurorad is shipped: properties of the image, the unit and the project file that nobody should lose by accident."""
+"""How aurorad is shipped: properties of the image, the unit and the project file that must not be lost by accident."""
 
 from __future__ import annotations
 

@@ -1,0 +1,104 @@
+"""``aurorad bench``: the engine against bare loops without one, in the same run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from engine.bench.harness import Options
+    from engine.bench.report import Result
+
+PLAIN_WIDTH = 120
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line and case.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A look, not a figure: fewer and shorter rounds.")]
+
+bench = typer.Typer(
+    no_args_is_help=True,
+    help="Measure the engine against a bare loop: interleaved rounds, the best of each, as a ratio.",
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(bench, name="bench")
+
+
+def _take(name: str, quick: bool, as_json: bool, run: Callable[[Options], Iterable[Result]]) -> None:
+    from rich.console import Console
+
+    from engine.bench.harness import BenchError, Options
+    from engine.bench.report import show
+
+    try:
+        show(run(Options(quick)), as_json=as_json, console=Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
+    except BenchError as error:
+        typer.echo(f"aurorad: bench {name}: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@bench.command()
+def chain(
+    queries: Annotated[list[int] | None, typer.Option(min=1, help="Only with so many queries.")] = None,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """Chains of five filters in memory, against a hand-written numpy loop; and what a second worker adds."""
+    from engine.bench.chain import run
+
+    _take("chain", quick, as_json, lambda options: run(options, queries or ()))
+
+
+@bench.command()
+def socket(
+    format: Annotated[list[str] | None, typer.Option(help="ndjson, csv or arrow; all three if not said.")] = None,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """From one client process through five filters to another, over TCP, against bare loops for the same rows."""
+    from engine.bench.sockets import FORMATS, run
+
+    if unknown := set(format or ()) - set(FORMATS):
+        raise typer.BadParameter(f"{', '.join(unknown)}: a format is one of {', '.join(FORMATS)}")
+    _take("socket", quick, as_json, lambda options: run(options, format or FORMATS))
+
+
+@bench.command()
+def latency(
+    rate: Annotated[int, typer.Option(min=1, max=1_000_000, help="Rows a second.")] = 10_000,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """From send to receive over sockets at a steady rate, against a blocking loop."""
+    from engine.bench.latency import run
+
+    _take("latency", quick, as_json, lambda options: run(options, rate))
+
+
+@bench.command()
+def overhead(as_json: Json = False, quick: Quick = False) -> None:
+    """What a scheduling step and a box call cost, by unit, with 10, 100 and 1,000 boxes."""
+    from engine.bench.overhead import run
+
+    _take("overhead", quick, as_json, run)
+
+
+@bench.command()
+def startup(as_json: Json = False, quick: Quick = False) -> None:
+    """How long until run is ready, and until version and validate have answered, against Python's imports."""
+    from engine.bench.startup import run
+
+    _take("startup", quick, as_json, run)
+
+
+@bench.command(name="all")
+def every(as_json: Json = False, quick: Quick = False) -> None:
+    """All of them, one after another."""
+    chain(None, as_json, quick)
+    socket(None, as_json, quick)
+    latency(10_000, as_json, quick)
+    overhead(as_json, quick)
+    startup(as_json, quick)

@@ -1,0 +1,142 @@
+"""``aurorad demo``: a market under bursts, live. What ``make run`` shows."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from catalog.network import Network
+    from engine.cli.remote import Remote
+    from engine.demo.scene import Scene
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(demo)
+
+
+def demo(
+    rate: Annotated[float, typer.Option(min=1, max=1e6, help="Tuples a second outside bursts, both streams.")] = 3000,
+    seed: Annotated[int, typer.Option(help="Another seed, another market.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0, help="End by itself after so long; 0: never.")] = 0,
+    file: Annotated[Path | None, typer.Option(help="Another network with streams trades and quotes.")] = None,
+) -> None:
+    """Run a demo: a made-up market in, four outputs of different QoS out, and a table of it all.
+
+    Starts a daemon on configs/demo.yaml and a feed with bursts, and shows what
+    `aurorad top` shows. Without a terminal it writes one line a second.
+    Ctrl-C ends it; the daemon drains first.
+
+    \b
+      aurorad demo
+      aurorad demo --rate 50000 --seed 7
+    """
+    from engine.cli.remote import Remote
+    from engine.demo.scene import SceneError, play, reachable, wait_until
+    from engine.load import load_network
+    from engine.processes import shipped
+
+    path = file or shipped("demo.yaml")
+    network = load_network(path)
+    remote = Remote(f"http://{reachable(network.config.http.listen)}")
+    signal.signal(signal.SIGTERM, _interrupt)
+    live = sys.stdout.isatty()
+    try:
+        with play(path, network, rate, seed, quiet=live) as scene:
+            for line in signposts(network, remote):
+                typer.echo(line)
+            try:
+                wait_until(lambda: _answers(remote), scene)
+                (_show_live if live else _show_lines)(scene, network, remote, time.monotonic() + (seconds or 1e9))
+            except KeyboardInterrupt:
+                pass
+            typer.echo(summary(remote))
+        code = scene.daemon.returncode
+    except SceneError as error:
+        typer.echo(f"aurorad: {error}", err=True)
+        raise typer.Exit(error.code) from None
+    typer.echo("ended" if code == 0 else f"the daemon ended with code {code}")
+    raise typer.Exit(0 if code == 0 else 1)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def signposts(network: Network, remote: Remote) -> Iterator[str]:
+    """Where to feed, where to read, where to look."""
+    from engine.demo.scene import reachable
+
+    for stream in network.streams:
+        at = reachable(stream.source.tcp)
+        yield f"feed {stream.name:8} nc {at.host} {at.port}   ({stream.source.format})"
+    for output in network.outputs:
+        at = reachable(output.sink.tcp)
+        yield f"read {output.name:8} nc {at.host} {at.port}   ({output.sink.format})"
+    yield f"metrics       {remote.url}/metrics"
+    yield f"page          {remote.url}/"
+
+
+def _answers(remote: Remote) -> bool:
+    from engine.cli.remote import RemoteError
+
+    try:
+        with remote.get("/ready"):
+            return True
+    except RemoteError:
+        return False
+
+
+def _show_live(scene: Scene, network: Network, remote: Remote, until_s: float) -> None:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from engine.cli.top import draw, rows_left
+
+    posts = Text("\n".join([*signposts(network, remote), "Ctrl-C ends it"]), "dim")
+    console = Console(highlight=False)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        for stats in _each_second(scene, remote, until_s):
+            rows = rows_left(stats, console.height - posts.plain.count("\n") - 2)
+            live.update(Group(draw(stats, rows), Text(), posts), refresh=True)
+
+
+def _show_lines(scene: Scene, _network: Network, remote: Remote, until_s: float) -> None:
+    from engine.cli.top import one_line
+
+    for stats in _each_second(scene, remote, until_s):
+        typer.echo(one_line(stats))
+        sys.stdout.flush()
+
+
+def _each_second(scene: Scene, remote: Remote, until_s: float) -> Iterator[Any]:
+    from engine.cli.remote import RemoteError
+
+    while time.monotonic() < until_s:
+        scene.check()
+        try:
+            yield remote.json("/api/v1/stats")
+        except RemoteError:
+            scene.check()  # gone, or only too busy to answer in time: the next second tells
+        time.sleep(1.0)
+
+
+def summary(remote: Remote) -> str:
+    """What went through, in one line."""
+    from engine.cli.remote import RemoteError
+
+    try:
+        stats = remote.json("/api/v1/stats")
+    except RemoteError as error:
+        return str(error)
+    admitted = sum(s["admitted"] for s in stats["streams"])
+    out = ", ".join(f"{o['name']} {o['emitted']:,}" for o in stats["outputs"])
+    return f"{admitted:,} tuples in; out: {out}; unaccounted for: {sum(stats['conservation_residual'].values())}"
