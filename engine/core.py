@@ -1,15 +1,15 @@
 """The engine without its surroundings: storage, routes, scheduler and workers around one network.
 
-The daemon puts sockets, HTTP and the monitor around it; benchmarks and tests run it bare. Trains come in by ``feed`` and
-go out to the outlets.
+The daemon puts sockets, HTTP and the monitor around it; benchmarks and tests run it bare. Trains come in by ``feed``
+and go out to the outlets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from threading import Condition, Thread
 from time import monotonic, perf_counter_ns, sleep, time_ns
-from typing import Protocol
 
 from catalog.network import Network
 from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
@@ -17,17 +17,11 @@ from engine.runtime import BoxRuntime
 from engine.worker import WorkerPool
 from router.routes import Routes, Stamp
 from scheduler.events import Enqueued, OutputBlocked, OutputFreed
-from scheduler.loop import SchedulerLoop
+from scheduler.loop import SchedulerLoop, Work
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
 from storage.manager import StorageManager
 from storage.train import Train
-
-
-class Outlet(Protocol):
-    """Where an output's trains go."""
-
-    def deliver(self, train: Train) -> None: ...
 
 
 class Engine:
@@ -51,11 +45,12 @@ class Engine:
         self.runtimes = [BoxRuntime(node) for node in network.boxes]
         stamps = stamps if stamps is not None else [None] * len(network.streams)
         self.routes = Routes(network, self.storage, self._announce, outlets, stamps)
-        self.pool = WorkerPool(network, self.runtimes, self.routes, self._post, workers, now_ns)
+        execution_queue: SimpleQueue[Work] = SimpleQueue()
         self.loop = SchedulerLoop(
-            self.state, policies()[policy], self.storage, self.pool.execution_queue, workers, now_ns, perf_counter_ns
+            self.state, policies()[policy], self.storage, execution_queue, workers, now_ns, perf_counter_ns
         )
-        self.post = self.loop.post
+        self.post = self.loop.mailbox.post
+        self.pool = WorkerPool(network, self.runtimes, self.routes, execution_queue, self.post, workers, now_ns)
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self._room = Condition()
         self.on_room: Callable[[], None] = lambda: None
@@ -83,11 +78,10 @@ class Engine:
         until its Finished is applied, so whatever is under way shows in one of them.
         """
         return (
-            self.loop.resting
-            and self.loop.events.empty()
+            self.loop.mailbox.is_resting
             and self.storage.is_empty()
             and not self.state.outstanding
-            and self.loop.resting
+            and self.loop.mailbox.is_resting
         )
 
     def stop(self) -> None:
@@ -120,9 +114,6 @@ class Engine:
         else:
             self.post(Enqueued(arcs, 0, 0, 0, nbytes))
 
-    def _post(self, event: object) -> None:
-        self.loop.events.put(event)  # type: ignore[arg-type]
-
     def _room_again(self) -> None:
         with self._room:
             self._room.notify_all()
@@ -134,10 +125,7 @@ class Engine:
         return [runtime.reading() for runtime in self.runtimes]
 
     def arc_readings(self) -> list[ArcReading]:
-        return [
-            ArcReading(arc.name, q.tuples, q.nbytes, q.enqueued, q.dequeued, {"shed": q.shed} if q.shed else {})
-            for arc, q in zip(self.network.arcs, self.storage.queues, strict=True)
-        ]
+        return self.storage.readings([arc.name for arc in self.network.arcs])
 
     def worker_readings(self) -> list[WorkerReading]:
         pool = self.pool

@@ -149,12 +149,12 @@ class FusedStep:
             return
         # From the end to the start: what waits further down is older and must come out first.
         for stage in range(len(self.arcs) - 1, -1, -1):
-            for train in inbox.trains.pop(self.arcs[stage], ()):
-                self._call(stage, train, inbox)
+            if trains := inbox.trains.pop(self.arcs[stage], None):
+                self._call(stage, trains, inbox)
 
-    def _call(self, stage: int, train: Train, inbox: Inbox) -> None:
+    def _call(self, stage: int, trains: list[Train], inbox: Inbox) -> None:
         try:
-            self.chain.run(stage, train, lambda out: self.port.send(out, inbox))
+            self.chain.run(stage, trains, lambda out: self.port.send(out, inbox))
         except Exception:
             log.exception("fused chain %s failed", [s.runtime.node.name for s in self.singles])
             for single in self.singles[stage:]:

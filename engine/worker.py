@@ -31,6 +31,7 @@ class WorkerPool:
         network: Network,
         runtimes: Sequence[BoxRuntime],
         routes: Routes,
+        execution_queue: SimpleQueue[Work],
         post: Callable[[Event], None],
         size: int,
         now_ns: Callable[[], int],
@@ -40,7 +41,7 @@ class WorkerPool:
         self.routes = routes
         self.post = post
         self.now_ns = now_ns
-        self.execution_queue: SimpleQueue[Work] = SimpleQueue()
+        self.execution_queue = execution_queue
         self.busy_ns = [0] * size
         self.plans = [0] * size
         self._executables: dict[tuple[int, ...], Executable] = {}

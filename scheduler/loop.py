@@ -11,7 +11,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
-from scheduler.events import Claimed, Dispatched, Event
+from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
+from scheduler.events import Claimed, Dispatched
+from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
 from scheduler.policies import Policy
 from scheduler.state import SchedulerState
@@ -41,7 +43,7 @@ class Storage(Protocol):
 
 
 class SchedulerLoop:
-    """Owner of the SchedulerState. ``run`` is the scheduler's thread; others only ``post``."""
+    """Owner of the SchedulerState. ``run`` is the scheduler's thread; others only post to its mailbox."""
 
     def __init__(
         self,
@@ -60,29 +62,25 @@ class SchedulerLoop:
         self.plans_at_most = PLANS_PER_WORKER * workers
         self.now_ns = now_ns  # wall clock: what arrival stamps are in
         self.clock_ns = clock_ns  # monotonic: for our own costs
-        self.events: SimpleQueue[Event | None] = SimpleQueue()
-        self.post: Callable[[Event], None] = self.events.put
+        self.mailbox = Mailbox()
         self.steps = 0
         self.decision_ns = 0  # in the policy and the state
+        self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
         self.storage_ns = 0  # in claiming trains
 
     def stop(self) -> None:
         """The loop ends when it has read everything that was posted before."""
-        self.events.put(None)
+        self.mailbox.post(None)
 
     def run(self) -> None:
-        events, state, apply = self.events, self.state, self.state.apply
+        state, apply = self.state, self.state.apply
         while True:
-            event = events.get()
+            self.mailbox.sleep(hungry=state.outstanding < self.plans_at_most)
             begun_ns = self.clock_ns()
-            for _ in range(events.qsize()):  # what is there now, not what comes while we read
+            for event in self.mailbox.drain():
                 if event is None:
                     return
                 apply(event)
-                event = events.get()
-            if event is None:
-                return
-            apply(event)
             while state.outstanding < self.plans_at_most:
                 plan = self.policy(state, self.now_ns())
                 if plan is None:
@@ -91,6 +89,7 @@ class SchedulerLoop:
                 self.dispatch(plan)
                 self.steps += 1
                 self.decision_ns += decided_ns - begun_ns
+                self.decision_counts[decision_bucket(decided_ns - begun_ns)] += 1
                 begun_ns = self.clock_ns()
                 self.storage_ns += begun_ns - decided_ns
             self.decision_ns += self.clock_ns() - begun_ns

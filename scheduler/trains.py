@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-AUTO_TUPLES = 65_536
+AUTO_TUPLES = 262_144
 """The longest train while nothing tunes it: past it a box call gains nothing more from its length (the kernels leave
 the cache) and the tuples behind it wait longer."""
 

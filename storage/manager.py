@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
+from catalog.readings import NOTHING, ArcReading
 from storage.queue import ArcQueue, Lease, coalesce
 from storage.train import Train
 
@@ -32,6 +33,14 @@ class StorageManager:
     def has_room(self) -> bool:
         """Whether the edge may admit more. Read without the lock: a flag that is late by one train does no harm."""
         return self._has_room
+
+    def readings(self, names: Sequence[str]) -> list[ArcReading]:
+        """Every arc at one moment: under the lock, so that the arcs' law holds in it."""
+        with self._lock:
+            return [
+                ArcReading(name, q.tuples, q.nbytes, q.enqueued, q.dequeued, {"shed": q.shed} if q.shed else NOTHING)
+                for name, q in zip(names, self.queues, strict=True)
+            ]
 
     def is_empty(self) -> bool:
         """Nothing waits on any arc, punctuations included."""

@@ -50,7 +50,8 @@ class ArcQueue:
     def take(self, tuples: int, trains: int) -> tuple[list[Train], list[Lease]]:
         """Up to ``tuples`` tuples of the first ``trains`` trains, and the leases of those that left whole.
 
-        A train that is cut stays, as its rest, with its whole lease: the rest is a view into the same memory.
+        A train is cut only when nothing else could be taken: two halves of a train cost two box calls.
+        What is cut stays, as its rest, with its whole lease: the rest is a view into the same memory.
         Punctuations (trains of no tuples) come along with the tuples before them.
         """
         taken: list[Train] = []
@@ -60,7 +61,7 @@ class ArcQueue:
         while entries and len(freed) < trains:
             train, lease = entries[0]
             if train.count > left:
-                if left > 0:
+                if left == tuples > 0:
                     head, rest = train.split(left)
                     entries[0] = (rest, lease)
                     taken.append(head)

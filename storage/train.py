@@ -93,7 +93,7 @@ class Train:
 
     def where(self, mask: Mask) -> Train:
         """The tuples under a true mask. Three arms: all (shared, no copy), none, some."""
-        index = np.flatnonzero(mask)
+        index = mask.nonzero()[0]  # flatnonzero without its 2.5 us of wrapping
         if index.shape[0] == self.count:
             return self
         return self.take(index)

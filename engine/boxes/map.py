@@ -37,17 +37,18 @@ class Map(Box):
         key = "select" if self.parameters.select else "add"
         texts: dict[str, str] = self.parameters.select or self.parameters.add
         computed = {name: compile_parameter(text, schema, (key, name)) for name, text in texts.items()}
+        columns = {name: compile_parameter(f"`{name}`", schema, (key,)) for name in schema.names}
         if key == "add":
-            kept = {name: compile_parameter(f"`{name}`", schema, (key, name)) for name in schema.names}
-            computed = {**kept, **computed}
+            computed = {**columns, **computed}
         self.expressions: tuple[Expression, ...] = tuple(computed.values())
         self.schema = Schema(tuple(Field(name, e.type, e.nullable) for name, e in computed.items()))
-        self._passed = {e.column: name for name, e in reversed(computed.items()) if e.column is not None}
+        by_key = {e.key: name for name, e in computed.items()}
+        self._name_after = {name: by_key[e.key] for name, e in columns.items() if e.key in by_key}
         share(self.expressions)
         return (self.schema,)
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
-        return (None if times[0] is None else self._passed.get(times[0], LOST_TIME),)
+        return (None if times[0] is None else self._name_after.get(times[0], LOST_TIME),)
 
     def apply(self, scope: Scope, train: Train) -> Train:
         """The mapped train; also what a fused chain calls."""
