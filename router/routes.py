@@ -13,7 +13,7 @@ from threading import Lock
 
 from catalog.network import Network, Stream
 from storage.manager import StorageManager
-from storage.train import Train
+from storage.train import NO_WATERMARK, Train
 
 Announce = Callable[[tuple[int, ...], Train, int], None]
 Deliver = Callable[[Train], None]
@@ -21,8 +21,9 @@ Stamp = Callable[[Train], Train]
 
 
 class Routes:
-    """``announce`` tells the scheduler of a train (and its bytes) on these arcs; ``outlets`` take what an output emits, by number;
-    ``stamps`` set the watermark of a stream's trains, where a box downstream goes by event time."""
+    """``announce`` tells the scheduler of a train (and its bytes) on these arcs; ``outlets`` take what an output
+    emits, by number; ``stamps`` set the watermark of a stream's trains and leave out the tuples whose time nobody
+    can believe."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Routes:
         self._stamps = stamps
         self._lock = Lock()
         self.admitted = [0] * len(network.streams)  # tuples, by stream
+        self.rejected_skew = [0] * len(network.streams)  # tuples stamped too far ahead: received = admitted + these
         self._stream_queues = [_to_boxes(network, stream) for stream in network.streams]
         self._stream_outputs = [_to_outputs(network, stream) for stream in network.streams]
 
@@ -46,9 +48,13 @@ class Routes:
         stamp = self._stamps[stream]
         # One lock for the order: stamping and queueing must see a stream's trains in one order, whoever feeds it.
         with self._lock:
-            self.admitted[stream] += train.count
             if stamp is not None:
+                offered = train.count
                 train = stamp(train)
+                self.rejected_skew[stream] += offered - train.count
+                if not train.count and train.watermark_ns == NO_WATERMARK:
+                    return  # all refused, or a watermark that is old news
+            self.admitted[stream] += train.count
             if queues := self._stream_queues[stream]:
                 self._announce(queues, train, self._storage.enqueue(queues, train))
         if train.count:
