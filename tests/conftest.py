@@ -18,7 +18,7 @@ settings.register_profile(
 settings.register_profile("deep", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
-THREAD_PREFIX = "aurorad-"
+OURS = ("aurorad", "scheduler", "worker-", "monitor", "io")  # how the engine names its threads
 THREAD_END_SECONDS = 5.0
 
 
@@ -28,7 +28,7 @@ def no_thread_left_behind() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + THREAD_END_SECONDS
-    while left := [t.name for t in threading.enumerate() if t not in before and t.name.startswith(THREAD_PREFIX)]:
+    while left := [t.name for t in threading.enumerate() if t not in before and t.name.startswith(OURS)]:
         if time.monotonic() > deadline:
             pytest.fail(f"threads still running after the test: {left}")
         time.sleep(0.01)

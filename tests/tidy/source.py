@@ -53,10 +53,17 @@ class Source:
                 yield node.module, node.lineno
 
     def calls(self) -> Iterator[tuple[str, int]]:
-        """(dotted name, line) of each call of a plain name: ``time.time``, ``open``, ``path.read_text``."""
+        """(dotted name, line) of each call: ``time.time`` (also after ``from time import time``), ``p.open``."""
+        imported = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call):
-                yield _dotted(node.func), node.lineno
+                name = _dotted(node.func)
+                yield imported.get(name, name), node.lineno
 
 
 def _loaded(tree: ast.Module) -> Iterator[ast.AST]:
