@@ -18,9 +18,8 @@ _PACKAGES = Path(__file__).resolve().parents[1]
 
 
 def shipped(name: str) -> Path:
-    """A file of ``configs``: beside the packages in a checkout, inside ``engine`` once installed."""
-    candidates = (_PACKAGES / "configs" / name, _PACKAGES / "engine" / "configs" / name)
-    return next((c for c in candidates if c.is_file()), candidates[0])
+    """A file of ``configs``, which lies beside the packages in a checkout and once installed."""
+    return _PACKAGES / "configs" / name
 
 
 def command(*arguments: str) -> list[str]:
