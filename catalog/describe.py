@@ -18,7 +18,7 @@ from catalog.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where tuples can be watched. ``number`` is that of the stream, arc or output."""
+    """Where tuples can be watched. ``number`` is that of the stream, of the output, or of an arc to a box."""
 
     kind: Literal["stream", "arc", "output"]
     number: int
@@ -40,7 +40,10 @@ def places(network: Network) -> dict[str, Place]:
     """Every name that ``find_place`` knows."""
     known: dict[str, Place] = {}
     for arc in network.arcs:
-        known[arc.name] = Place("arc", arc.number, arc.name, arc.schema)
+        if arc.output is not None:  # nothing waits there: to watch it is to watch the output
+            known[arc.name] = Place("output", arc.output, arc.name, arc.schema)
+        else:
+            known[arc.name] = Place("arc", arc.number, arc.name, arc.schema)
     for box in network.boxes:
         for port, arcs in zip(box.ports, box.out_arcs, strict=True):
             for arc in (network.arcs[a] for a in arcs[:1]):

@@ -149,14 +149,19 @@ class _Handlers:
         [(kind, name)] = given.items()
         network = self._sources.network()
         place = find_place(network, name)
-        if place is None or kind not in ("name", place.kind):
-            fitting = [n for n, p in places(network).items() if kind in ("name", p.kind)]
+        if place is None or kind not in _kinds(name, place):
+            fitting = [n for n, p in places(network).items() if kind in _kinds(n, p)]
             what = "stream, box, arc or output" if kind == "name" else kind
             raise RequestError(404, f"there is no {what} '{name[:200]}'", did_you_mean(name[:200], fitting))
         return place
 
 
 _PLACE_KEYS = ("name", "arc", "stream", "output")
+
+
+def _kinds(name: str, place: Place) -> tuple[str, str]:
+    """The keys under which a name may be asked for."""
+    return "name", "arc" if "->" in name else place.kind
 
 
 class _TapResponse(StreamingResponse):

@@ -1,0 +1,129 @@
+"""Load coefficients and flows against plain walks over random networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.load import LoadModel, load_ratio
+from catalog.network import Arc, BoxNode, Network, Output, PortRef, Stream
+from catalog.qos import QoS
+from catalog.schema import Schema
+from catalog.stats import Statistics
+from tests.unit.monitored import diamond
+
+SCHEMA = Schema.of(x="bigint")
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """DAGs with fan-out, several ports, joins of paths, two streams, outputs anywhere."""
+    count = draw(st.integers(1, 8))
+    ports = [draw(st.integers(1, 3)) for _ in range(count)]
+    arcs: list[Arc] = []
+
+    def connect(source: PortRef, box: int | None = None, port: int = 0, output: int | None = None) -> None:
+        arcs.append(Arc(len(arcs), f"a{len(arcs)}", source, SCHEMA, box, port, output))
+
+    def origin(below: int) -> PortRef:
+        at = draw(st.integers(-2, below - 1))
+        return PortRef(stream=at + 2) if at < 0 else PortRef(box=at, port=draw(st.integers(0, ports[at] - 1)))
+
+    inputs = [draw(st.integers(1, 2)) for _ in range(count)]
+    for box in range(count):
+        for port in range(inputs[box]):
+            connect(origin(box), box, port)
+    outputs = draw(st.integers(1, 3))
+    for output in range(outputs):
+        connect(origin(count), output=output)
+    return Network(
+        tuple(
+            Stream(s, f"s{s}", SCHEMA, tuple(a.number for a in arcs if a.source.stream == s), None, 0, "block", None)
+            for s in range(2)
+        ),
+        tuple(
+            BoxNode(
+                b, f"b{b}", "filter", None, tuple(a.number for a in arcs if a.box == b),
+                tuple(
+                    tuple(a.number for a in arcs if a.source.box == b and a.source.port == p) for p in range(ports[b])
+                ),
+                tuple(str(p) for p in range(ports[b])), (SCHEMA,) * inputs[b], (SCHEMA,) * ports[b],
+            )
+            for b in range(count)
+        ),
+        tuple(arcs),
+        tuple(
+            Output(o, f"o{o}", SCHEMA, next(a.number for a in arcs if a.output == o), QoS(), None)
+            for o in range(outputs)
+        ),
+    )  # fmt: skip
+
+
+def walk(network: Network, arc: int, cost: list[float], selectivity: list[float], start: list[int]) -> float:
+    """The work of one tuple on an arc, by following every path."""
+    box = network.arcs[arc].box
+    if box is None:
+        return 0.0
+    behind = 0.0
+    for port, arcs in enumerate(network.boxes[box].out_arcs):
+        behind += selectivity[start[box] + port] * sum(walk(network, a, cost, selectivity, start) for a in arcs)
+    return cost[box] + behind
+
+
+@given(networks(), st.integers(0, 10_000))
+def test_coefficients_are_the_sum_over_all_paths(network: Network, seed: int) -> None:
+    stats, rng = Statistics(network), np.random.default_rng(seed)
+    cost, selectivity = rng.uniform(1, 100, len(network.boxes)), rng.uniform(0, 1.5, stats.port_start[-1])
+    found = LoadModel(network).coefficients(cost, selectivity)
+    args = (cost.tolist(), selectivity.tolist(), stats.port_start.tolist())
+    assert found.arcs == pytest.approx([walk(network, a.number, *args) for a in network.arcs])
+    assert found.streams == pytest.approx([sum(walk(network, a, *args) for a in s.arcs) for s in network.streams])
+
+
+@given(networks(), st.integers(0, 10_000))
+def test_load_is_the_same_from_the_streams_and_from_the_boxes(network: Network, seed: int) -> None:
+    """Sum of coefficient times rate = sum of cost times flow into the box."""
+    stats, rng = Statistics(network), np.random.default_rng(seed)
+    cost, selectivity = rng.uniform(1, 100, len(network.boxes)), rng.uniform(0, 1.5, stats.port_start[-1])
+    rates = rng.uniform(0, 1_000, 2)
+    model = LoadModel(network)
+    coefficients, flow = model.coefficients(cost, selectivity), model.flow(rates, selectivity)
+    assert float(coefficients.streams @ rates) == pytest.approx(float(cost @ flow.boxes))
+    assert flow.outputs == pytest.approx([flow.arcs[o.arc] for o in network.outputs])
+    assert load_ratio(coefficients, rates, 4) == pytest.approx(float(cost @ flow.boxes) / 4e9)
+
+
+@given(networks(), st.integers(0, 10_000))
+def test_shares_delivered(network: Network, seed: int) -> None:
+    stats, rng = Statistics(network), np.random.default_rng(seed)
+    model, rates = LoadModel(network), rng.uniform(1, 1_000, 2)
+    selectivity = rng.uniform(0.1, 1.0, stats.port_start[-1])
+    half, whole = np.full(2, 0.5), np.ones(len(network.arcs))
+    assert model.share_delivered(rates, selectivity, np.ones(2), whole) == pytest.approx(1.0)
+    assert model.share_delivered(rates, selectivity, half, whole) == pytest.approx(0.5)
+    shares = model.share_delivered(rates, selectivity, np.ones(2), rng.uniform(0, 1, len(network.arcs)))
+    assert ((shares >= 0) & (shares <= 1)).all()
+
+
+def test_the_ideal_time_is_that_of_the_longest_path() -> None:
+    network = diamond()
+    model = LoadModel(network)
+    per_call = np.zeros(3)
+    per_tuple = np.zeros(3)
+    for name, a, b in (("big", 10.0, 1.0), ("split", 100.0, 5.0), ("both", 1_000.0, 50.0)):
+        per_call[network.box(name).number], per_tuple[network.box(name).number] = a, b
+    ideal = dict(zip(("alerts", "others", "raw"), model.ideal_ns(per_call, per_tuple).tolist(), strict=True))
+    assert ideal == {"alerts": 1_155.0, "others": 105.0, "raw": 0.0}
+
+
+def test_a_network_without_boxes() -> None:
+    arc = Arc(0, "s->o", PortRef(stream=0), SCHEMA, output=0)
+    stream = Stream(0, "s", SCHEMA, (0,), None, 0, "block", None)
+    network = Network((stream,), (), (arc,), (Output(0, "o", SCHEMA, 0, QoS(), None),))
+    stats, model = Statistics(network), LoadModel(network)
+    stats.observe_boxes(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), 10**8)
+    assert model.coefficients(np.zeros(0), stats.port_selectivity).streams.tolist() == [0.0]
+    assert model.flow(np.array([7.0]), stats.port_selectivity).outputs.tolist() == [7.0]
+    assert model.ideal_ns(np.zeros(0), np.zeros(0)).tolist() == [0.0]
