@@ -165,6 +165,11 @@ class Server:
                 listener.close()
         self._hold_sources()
 
+    @property
+    def is_decoding(self) -> bool:
+        """Something that was read is not admitted yet. Any thread."""
+        return self._decoding > 0
+
     async def flush(self, timeout_s: float) -> bool:
         """Wait until what was read is admitted and what was delivered is in the kernel; False when time ran out."""
         deadline = self._loop.time() + timeout_s

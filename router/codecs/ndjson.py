@@ -28,7 +28,8 @@ import numpy.typing as npt
 import orjson
 
 from catalog.schema import Schema
-from router.codecs.base import Intake, Reason, Received, Reject, sample
+from router.codecs.base import Intake, Reason, Received, Reject
+from router.codecs.rejects import Rejects
 from router.codecs.text import interleave, pieces
 from router.codecs.values import MISSING, MisfitError, make_train, refuse
 from router.protocol import Block, LineFramer
@@ -113,49 +114,51 @@ class NdjsonDecoder:
     def _carefully(self, block: Block, arrival_ns: int, out: Received) -> None:
         """Good lines of the block as one train, and a reject for every bad one."""
         parts: list[Train] = []
+        rejects = Rejects()
         lines = block.data[:-1].split(b"\n")
         offset = block.offset
         for start in range(0, len(lines), CHUNK_LINES):
             chunk = lines[start : start + CHUNK_LINES]
             train = self._quickly(b"\n".join(chunk) + b"\n", arrival_ns) if len(chunk) < len(lines) else None
             if train is None:
-                train = self._line_by_line(chunk, block.line + start, offset, arrival_ns, out)
+                train = self._line_by_line(chunk, block.line + start, offset, arrival_ns, rejects)
             else:
                 self.received += train.count
             if train is not None:
                 parts.append(train)
             offset += sum(map(len, chunk)) + len(chunk)
+        out.rejects.extend(rejects.all())
         if parts:
             out.trains.append(Train.concat(parts))
 
     def _line_by_line(
-        self, lines: list[bytes], number: int, offset: int, arrival_ns: int, out: Received
+        self, lines: list[bytes], number: int, offset: int, arrival_ns: int, rejects: Rejects
     ) -> Train | None:
         good: list[dict[str, Any]] = []
         for line in lines:
             if line and not line.isspace():
                 self.received += 1
-                row = self._row(line, number, offset)
-                if isinstance(row, Reject):
-                    out.rejects.append(row)
-                else:
+                row = self._row(line)
+                if isinstance(row, dict):
                     good.append(row)
+                else:
+                    rejects.add(row[0], number, offset, row[1], line)
             number += 1
             offset += len(line) + 1
         return make_train(self._intake, self._columns(good), arrival_ns) if good else None
 
-    def _row(self, line: bytes, number: int, offset: int) -> dict[str, Any] | Reject:
+    def _row(self, line: bytes) -> dict[str, Any] | tuple[Reason, str]:
         """One line as a row that fits the schema, or why not."""
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return Reject(_reason(line, error), number, offset, f"not JSON: {error}"[:200], sample(line))
+            return _reason(line, error), f"not JSON: {error}"[:200]
         if not isinstance(row, dict):
-            return Reject(Reason.MALFORMED, number, offset, "not a JSON object", sample(line))
-        for f in self._intake.schema:
-            value = row.get(f.name, MISSING)
-            if why := refuse(f, value, self._intake.ns_per_unit):
-                return Reject(why[0], number, offset, why[1], sample(line))
+            return Reason.MALFORMED, "not a JSON object"
+        for f in self._intake.schema.fields:
+            why = refuse(f, row.get(f.name, MISSING), self._intake.ns_per_unit)
+            if why is not None:
+                return why
         return row
 
 

@@ -1,7 +1,7 @@
 """Python values to columns, and the rules for what fits a field. Shared by the text codecs.
 
-The fast arm takes a whole column and looks only at the set of its types; when anything is odd it raises ``MisfitError`` and
-the caller asks ``refuse`` row by row which ones and why. Both arms hold the same rules:
+The fast arm takes a whole column and looks only at the set of its types; when anything is odd it raises ``MisfitError``
+and the caller asks ``refuse`` row by row which ones and why. Both arms hold the same rules:
 
 - boolean: true or false. int, bigint: an integer in range; 1.0 is not one. float, double: a number, finite.
 - string: a string. timestamp: an integer in the source's unit, or ISO-8601 text (without a zone it is UTC).
@@ -42,7 +42,9 @@ _FILL: dict[Type, Any] = {Type.BOOLEAN: False, Type.STRING: "", Type.FLOAT: 0.0,
 _INT_RANGE = {Type.INT: (-(2**31), 2**31 - 1), Type.BIGINT: (INT64_MIN, INT64_MAX)}
 _FLOAT32_MAX = 3.4028235677973366e38  # what rounds to infinity begins here
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:(Z)|([+-])(\d\d):?(\d\d)?)?)?", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    re.ASCII,
 )
 
 
@@ -122,7 +124,7 @@ def scale(values: Array, ns_per_unit: int) -> Array:
         return values
     limit = INT64_MAX // ns_per_unit
     if values.size and (int(values.max()) > limit or int(values.min()) < -limit):
-        raise MisfitError
+        raise MisfitError("a timestamp is beyond the nanoseconds of 64 bits (the years 1677 to 2262)")
     return values * ns_per_unit
 
 

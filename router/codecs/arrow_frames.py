@@ -1,0 +1,192 @@
+"""Arrow IPC messages out of bytes that are cut anywhere, measured before anything is allocated for them.
+
+A message is 0xFFFFFFFF, the length of its metadata, the metadata (a flatbuffer) and a body. The body's length stands in
+the metadata, and pyarrow reads it only when it also waits for the body, so the four fields that are needed are read
+here: kind, body length, and, for a compressed body, the size that each buffer says it will have once it is unpacked.
+Everything is checked against the limits first; anything that does not add up is a ``FrameError`` with its offset.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+SCHEMA, DICTIONARY, BATCH = 1, 2, 3
+CONTINUATION = 0xFFFFFFFF
+METADATA_BYTES = 1024**2
+PREFIX_BYTES = 8
+
+
+class FrameError(ValueError):
+    """``too_long`` tells a message beyond the limit from one that is broken."""
+
+    def __init__(self, message: str, offset: int, too_long: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+        self.too_long = too_long
+
+
+class Message(NamedTuple):
+    kind: int
+    head: bytes  # prefix and metadata
+    body: bytes
+    offset: int  # of its first byte in the connection
+    is_delta: bool
+
+
+class _Header(NamedTuple):
+    kind: int
+    body_bytes: int
+    is_delta: bool
+    packed: tuple[tuple[int, int], ...]  # (offset, length) of the buffers of a compressed body, else empty
+
+
+class ArrowFramer:
+    """Bytes in, whole messages out. After the end-of-stream marker, or an error, nothing may follow."""
+
+    def __init__(self, batch_bytes: int) -> None:
+        self._limit = batch_bytes
+        self._buffer = bytearray()
+        self._offset = 0  # of the first byte in _buffer
+        self._head: tuple[bytes, _Header] | None = None  # a message whose body has not all come
+        self.at_end = False
+
+    def receive(self, data: bytes) -> Iterator[Message]:
+        """One by one, so that what is whole before an error still comes through."""
+        self._buffer += data
+        try:
+            while (message := self._next()) is not None:
+                yield message
+        except struct.error:
+            raise FrameError("the metadata of a message is broken", self._offset) from None
+
+    @property
+    def offset(self) -> int:
+        """Of the message that has begun and not ended."""
+        return self._offset - (len(self._head[0]) if self._head else 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing begun that has not ended."""
+        return not self._buffer and self._head is None
+
+    def _next(self) -> Message | None:
+        if self._head is None:
+            self._head = self._read_head()
+            if self._head is None:
+                return None
+        head, header = self._head
+        if len(self._buffer) < header.body_bytes:
+            return None
+        offset = self._offset - len(head)
+        body = self._take(header.body_bytes)
+        self._head = None
+        self._check_unpacked(header, body, offset)
+        return Message(header.kind, head, body, offset, header.is_delta)
+
+    def _read_head(self) -> tuple[bytes, _Header] | None:
+        if self.at_end and self._buffer:
+            raise FrameError("bytes behind the end of the Arrow stream", self._offset)
+        if len(self._buffer) < PREFIX_BYTES:
+            if self._buffer and self._buffer[:4] != b"\xff\xff\xff\xff"[: len(self._buffer)]:
+                raise FrameError("not an Arrow IPC stream", self._offset)
+            return None
+        marker, size = struct.unpack_from("<Ii", self._buffer)
+        if marker != CONTINUATION or size < 0:
+            raise FrameError("not an Arrow IPC stream", self._offset)
+        if size == 0:
+            self._take(PREFIX_BYTES)
+            self.at_end = True
+            return self._read_head()
+        if size > METADATA_BYTES:
+            raise FrameError(f"metadata of {size:,} bytes; at most {METADATA_BYTES:,}", self._offset, True)
+        if len(self._buffer) < PREFIX_BYTES + size:
+            return None
+        header = _read_header(bytes(self._buffer[PREFIX_BYTES : PREFIX_BYTES + size]))
+        if not 0 <= header.body_bytes <= self._limit:
+            text = f"a message of {header.body_bytes:,} bytes; at most {self._limit:,}"
+            raise FrameError(text, self._offset, header.body_bytes > 0)
+        return self._take(PREFIX_BYTES + size), header
+
+    def _take(self, size: int) -> bytes:
+        out = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        self._offset += size
+        return out
+
+    def _check_unpacked(self, header: _Header, body: bytes, offset: int) -> None:
+        total = 0
+        for start, length in header.packed:
+            if length == 0:
+                continue
+            if start < 0 or length < 8 or start + length > len(body):
+                raise FrameError("a buffer lies outside its message", offset)
+            (size,) = struct.unpack_from("<q", body, start)
+            total += length if size < 0 else size  # -1: this one is not compressed
+        if total > self._limit:
+            raise FrameError(f"a message that unpacks to {total:,} bytes; at most {self._limit:,}", offset, True)
+
+
+# -- the few fields of the flatbuffer; struct.error when an offset leads outside ---------------------------------------
+
+
+def _read_header(data: bytes) -> _Header:
+    message = _u32(data, 0)
+    kind = data[at] if (at := _field(data, message, 1)) else 0
+    body_bytes = _i64(data, at) if (at := _field(data, message, 3)) else 0
+    if kind not in (SCHEMA, DICTIONARY, BATCH):
+        raise struct.error
+    if kind == SCHEMA:
+        return _Header(kind, body_bytes, False, ())
+    batch = _table(data, message, 2)
+    is_delta = False
+    if kind == DICTIONARY:
+        is_delta = bool(data[at]) if (at := _field(data, batch, 2)) else False
+        batch = _table(data, batch, 1)
+    return _Header(kind, body_bytes, is_delta, _packed_buffers(data, batch))
+
+
+def _packed_buffers(data: bytes, batch: int) -> tuple[tuple[int, int], ...]:
+    at = _field(data, batch, 2)
+    if not _field(data, batch, 3) or not at:
+        return ()
+    vector = at + _u32(data, at)
+    count = _u32(data, vector)
+    if vector + 4 + 16 * count > len(data):
+        raise struct.error
+    flat = struct.unpack_from(f"<{2 * count}q", data, vector + 4)
+    return tuple(zip(flat[0::2], flat[1::2]))
+
+
+def _field(data: bytes, table: int, slot: int) -> int:
+    """Where a field of a table lies; 0 when it is not there."""
+    (back,) = struct.unpack_from("<i", data, table)
+    vtable = table - back
+    if vtable < 0:
+        raise struct.error
+    (size,) = struct.unpack_from("<H", data, vtable)
+    if 4 + 2 * slot + 2 > size:
+        return 0
+    (at,) = struct.unpack_from("<H", data, vtable + 4 + 2 * slot)
+    if at and table + at >= len(data):
+        raise struct.error
+    return table + at if at else 0
+
+
+def _table(data: bytes, table: int, slot: int) -> int:
+    at = _field(data, table, slot)
+    if not at:
+        raise struct.error
+    return at + _u32(data, at)
+
+
+def _u32(data: bytes, at: int) -> int:
+    (value,) = struct.unpack_from("<I", data, at)
+    return int(value)
+
+
+def _i64(data: bytes, at: int) -> int:
+    (value,) = struct.unpack_from("<q", data, at)
+    return int(value)
