@@ -24,7 +24,7 @@ from catalog.config.boxes import BoxDraft, draft_box
 from catalog.config.checks import check_listeners, check_names, check_policy, check_required, check_stream
 from catalog.config.document import Path
 from catalog.config.order import find_cycles, topological
-from catalog.config.read import Config, read_config
+from catalog.config.read import Config, Overrides, read_config
 from catalog.config.words import did_you_mean
 from catalog.errors import BindError, ExpressionError, NetworkError, Problem
 from catalog.network import Kinds, Network
@@ -43,13 +43,14 @@ def read_network(
     policies: Collection[str] | None = None,
     check_predicate: CheckPredicate | None = None,
     version: int = 1,
+    overrides: Overrides | None = None,
 ) -> Network:
     """Read a network file, check it whole and build it. Raises NetworkError with every problem.
 
     ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by
     default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any.
     """
-    config = read_config(source, os.environ if env is None else env)
+    config = read_config(source, os.environ if env is None else env, overrides)
     return _Builder(config, kinds, check_predicate).build(policies, version)
 
 

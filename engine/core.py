@@ -14,6 +14,7 @@ from time import monotonic, perf_counter_ns, sleep, time_ns
 from catalog.network import Network
 from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
 from engine.runtime import BoxRuntime
+from engine.taps import Taps
 from engine.worker import WorkerPool
 from router.routes import Routes, Stamp
 from scheduler.events import Enqueued, OutputBlocked, OutputFreed
@@ -50,7 +51,11 @@ class Engine:
             self.state, policies()[policy], self.storage, execution_queue, workers, now_ns, perf_counter_ns
         )
         self.post = self.loop.mailbox.post
-        self.pool = WorkerPool(network, self.runtimes, self.routes, execution_queue, self.post, workers, now_ns)
+        self.taps = Taps(network)
+        self.pool = WorkerPool(
+            network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns
+        )
+        self.taps.on_change = self.pool.forget
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self._room = Condition()
         self.on_room: Callable[[], None] = lambda: None

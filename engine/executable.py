@@ -17,6 +17,7 @@ from catalog.readings import train_bucket
 from engine.boxes.base import Emit
 from engine.fuse import FusedChain, can_fuse
 from engine.runtime import BoxRuntime
+from engine.taps import Taps, offer
 from scheduler.loop import Claim
 from storage.train import Train
 
@@ -45,19 +46,22 @@ class Inbox:
 class Port:
     """One output port at one place of a plan: where its trains go."""
 
-    __slots__ = ("bypass", "outputs", "queued", "routes", "timed")
+    __slots__ = ("bypass", "outputs", "queued", "routes", "tapped", "timed")
 
-    def __init__(self, network: Network, arcs: Sequence[int], later: set[int], routes: Routes) -> None:
+    def __init__(self, network: Network, arcs: Sequence[int], later: set[int], routes: Routes, taps: Taps) -> None:
         known = [network.arcs[a] for a in arcs]
         self.bypass = tuple(a.number for a in known if a.box in later)
         self.queued = tuple(a.number for a in known if a.box is not None and a.box not in later)
         self.outputs = tuple(a.output for a in known if a.output is not None)
         self.timed = any(a.timed for a in known)
+        self.tapped = tuple(watch for a in arcs for watch in taps.arcs.get(a, ()))
         self.routes = routes
 
     def send(self, train: Train, inbox: Inbox) -> None:
         if not train.count and not self.timed:
             return
+        if self.tapped:
+            offer(self.tapped, train)
         for arc in self.bypass:
             if arc in inbox.cut:
                 self.routes.enqueue((arc,), train)
@@ -182,13 +186,14 @@ def compile_sequence(
     runtimes: Sequence[BoxRuntime],
     boxes: tuple[int, ...],
     routes: Routes,
+    taps: Taps,
     now_ns: Callable[[], int],
 ) -> Executable:
     """An executable for these boxes in this order."""
     singles = [
         SingleStep(
             runtimes[box],
-            tuple(Port(network, arcs, set(boxes[i + 1 :]), routes) for arcs in network.boxes[box].out_arcs),
+            tuple(Port(network, arcs, set(boxes[i + 1 :]), routes, taps) for arcs in network.boxes[box].out_arcs),
             now_ns,
         )
         for i, box in enumerate(boxes)
@@ -196,13 +201,15 @@ def compile_sequence(
     steps: list[SingleStep | FusedStep] = []
     i = 0
     while i < len(singles):
-        length = _chain_length(network, runtimes, boxes, i)
+        length = _chain_length(network, runtimes, boxes, i, taps)
         steps.append(FusedStep(tuple(singles[i : i + length])) if length > 1 else singles[i])
         i += length
     return Executable(tuple(steps), routes)
 
 
-def _chain_length(network: Network, runtimes: Sequence[BoxRuntime], boxes: tuple[int, ...], start: int) -> int:
+def _chain_length(
+    network: Network, runtimes: Sequence[BoxRuntime], boxes: tuple[int, ...], start: int, taps: Taps
+) -> int:
     """How many boxes from ``start`` on form a chain that can run fused: each the only reader of the one before."""
     end = start
     while end + 1 < len(boxes):
@@ -210,6 +217,8 @@ def _chain_length(network: Network, runtimes: Sequence[BoxRuntime], boxes: tuple
         if not (can_fuse(runtimes[here]) and can_fuse(runtimes[after])):
             break
         if network.boxes[here].out_arcs[0] != network.boxes[after].in_arcs:
+            break
+        if network.boxes[after].in_arcs[0] in taps.arcs:
             break
         if boxes.count(here) > 1 or boxes.count(after) > 1:  # a box that runs twice meets its queue in between
             break

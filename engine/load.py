@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from catalog.build import read_network
+from catalog.config.read import Overrides
 from catalog.network import Network
 from catalog.schema import Schema, Type
 from engine.boxes import box_kinds
@@ -13,10 +14,22 @@ from engine.expressions import compile_expression
 from scheduler.policies import policies
 
 
-def load_network(source: Path | str, env: Mapping[str, str] | None = None, *, version: int = 1) -> Network:
+def load_network(
+    source: Path | str,
+    env: Mapping[str, str] | None = None,
+    *,
+    version: int = 1,
+    overrides: Overrides | None = None,
+) -> Network:
     """``read_network`` with the kinds, policies and expressions of this engine. Raises NetworkError."""
     return read_network(
-        source, box_kinds(), env, policies=tuple(policies()), check_predicate=_check_predicate, version=version
+        source,
+        box_kinds(),
+        env,
+        policies=tuple(policies()),
+        check_predicate=_check_predicate,
+        version=version,
+        overrides=overrides,
     )
 
 

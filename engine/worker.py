@@ -15,6 +15,7 @@ from time import perf_counter_ns
 from catalog.network import Network
 from engine.executable import Executable, Routes, compile_sequence
 from engine.runtime import BoxRuntime
+from engine.taps import Taps
 from scheduler.events import Event, Finished
 from scheduler.loop import Work
 
@@ -31,6 +32,7 @@ class WorkerPool:
         network: Network,
         runtimes: Sequence[BoxRuntime],
         routes: Routes,
+        taps: Taps,
         execution_queue: SimpleQueue[Work],
         post: Callable[[Event], None],
         size: int,
@@ -39,6 +41,7 @@ class WorkerPool:
         self.network = network
         self.runtimes = runtimes
         self.routes = routes
+        self.taps = taps
         self.post = post
         self.now_ns = now_ns
         self.execution_queue = execution_queue
@@ -71,12 +74,16 @@ class WorkerPool:
             self.plans[number] += 1
             self.post(Finished(plan))
 
+    def forget(self) -> None:
+        """Compile every sequence anew on its next use."""
+        self._executables = {}
+
     def executable(self, boxes: tuple[int, ...]) -> Executable:
         """Compiled on first use. Two workers may compile the same sequence: the last one stays."""
         executable = self._executables.get(boxes)
         if executable is None:
             if len(self._executables) >= EXECUTABLES_AT_MOST:
-                self._executables.clear()
-            executable = compile_sequence(self.network, self.runtimes, boxes, self.routes, self.now_ns)
+                self.forget()
+            executable = compile_sequence(self.network, self.runtimes, boxes, self.routes, self.taps, self.now_ns)
             self._executables[boxes] = executable
         return executable

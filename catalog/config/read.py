@@ -52,7 +52,11 @@ def read_text(source: FilePath | str) -> tuple[str, str]:
         raise NetworkError([problem], name) from None
 
 
-def read_config(source: FilePath | str, env: Mapping[str, str]) -> Config:
+Overrides = Mapping[str, Mapping[str, Any]]
+"""Keys by section that count more than the file: what was said on the command line."""
+
+
+def read_config(source: FilePath | str, env: Mapping[str, str], overrides: Overrides | None = None) -> Config:
     """Raises NetworkError only when there is nothing to go on with; problems are in the result."""
     text, name = read_text(source)
     document = read_document(text, name, env)
@@ -61,6 +65,9 @@ def read_config(source: FilePath | str, env: Mapping[str, str]) -> Config:
         what = "the file is empty" if data is None else "the file must be a mapping with streams, boxes and outputs"
         hint = "a network needs at least streams and outputs: see configs/default.yaml"
         raise NetworkError([*document.problems, document.problem((), what, hint)], name, text)
+    for section, keys in (overrides or {}).items():
+        below = data.get(section)
+        data[section] = {**below, **keys} if isinstance(below, dict) else dict(keys)
     return _validate(document, data)
 
 

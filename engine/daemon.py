@@ -1,0 +1,256 @@
+"""The daemon: the engine with sockets, HTTP and the monitor around it.
+
+    sockets -> server (I/O thread) -> admit -> engine -> deliver -> recorder and outlet -> server -> sockets
+
+Threads: I/O (one uvloop for every socket and for HTTP), the scheduler, the workers, the monitor. Whoever owns the
+process calls ``start`` and ``stop``; both may be called from any thread but these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from threading import Lock, Thread
+from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep, time_ns
+from typing import Any, TypeVar
+
+import uvloop
+
+from catalog.catalog import Catalog
+from catalog.network import Network, Output
+from catalog.readings import EngineReading, OutputReading, Readings, StreamReading
+from engine.core import Engine
+from engine.taps import offer
+from engine.ticker import Ticker
+from qos_monitor.histogram import LatencyRecorder
+from qos_monitor.loop import Monitor
+from qos_monitor.metrics import EngineCollector, expose, registry_for
+from qos_monitor.sampler import Sample
+from router.event_time import EventTime, SteadyClock
+from router.http import HttpServer, Sources, make_app
+from router.server import Limits, Server
+from scheduler.state import SchedulerSettings
+from scheduler.trains import TrainRule
+from storage.train import Train
+
+log = logging.getLogger("aurorad")
+
+DRAIN_SECONDS = 20.0
+T = TypeVar("T")
+
+
+class Daemon:
+    def __init__(self, network: Network, *, version: str = "") -> None:
+        config = network.config
+        self.network = network
+        self.version = version
+        self.now_ns = SteadyClock(time_ns, lambda: clock_gettime_ns(CLOCK_BOOTTIME))
+        self._started_ns = self.now_ns()
+        self._draining = False
+        self._ready = False
+        self._fed = [0] * len(network.streams)  # tuples that came in process, not by a socket
+        self._fed_lock = Lock()
+        self.catalog = Catalog(network)
+        self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
+        self.event_time = EventTime(network, self.now_ns)
+        self.engine = Engine(
+            network,
+            [self._deliverer(output) for output in network.outputs],
+            workers=config.engine.workers,
+            memory_bytes=config.engine.memory_bytes,
+            policy=config.scheduler.policy,
+            settings=_settings(config.scheduler),
+            stamps=self.event_time.stamps,
+            now_ns=self.now_ns,
+        )
+        self._ticker = Ticker(self.engine, self.event_time.idle_watermarks)
+        self.monitor = Monitor(
+            self.catalog, self._read, self.recorders, on_sample=self._on_sample, on_error=self._monitor_failed
+        )
+        self._registry = registry_for(EngineCollector(self.monitor.readings, lambda: self.monitor.residuals))
+        self._loop = uvloop.new_event_loop()
+        self._io_thread = Thread(target=self._run_io, name="aurorad-io", daemon=True)
+        self.server = Server(
+            network,
+            self._loop,
+            self._admit,
+            lambda: self.engine.storage.has_room,
+            limits=_limits(config.limits),
+            on_blocked=self.engine.block_output,
+            now_ns=self.now_ns,
+        )
+        self.engine.on_room = self.server.room_again
+        self.http: HttpServer | None = None
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Returns when every listener is open; ListenError when one cannot be, with nothing left running."""
+        self._io_thread.start()
+        self.engine.start()
+        try:
+            self._on_io(self._open())
+        except BaseException:
+            self.stop(0.0)
+            raise
+        self.monitor.start()
+        self._ready = True
+
+    def stop(self, drain_s: float = DRAIN_SECONDS) -> bool:
+        """Stop reading, drain, flush, close. False when time ran out before all was out."""
+        deadline = monotonic() + drain_s
+        self._ready, self._draining = False, True
+        self._loop.call_soon_threadsafe(self.server.stop_reading)
+        drained = self._drain(deadline)
+        if not drained and drain_s:
+            log.warning("not everything was out after %.0f s: %s", drain_s, self._left())
+        self.engine.stop()
+        self.monitor.stop()
+        self._on_io(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._io_thread.join()
+        self._loop.close()
+        return drained
+
+    def _drain(self, deadline: float) -> bool:
+        while self.server.is_decoding:
+            if monotonic() > deadline:
+                return False
+            sleep(0.002)
+        left = deadline - monotonic()
+        return self.engine.drain(left) and self._on_io(self.server.flush(max(0.0, deadline - monotonic())))
+
+    def _left(self) -> str:
+        waiting = sum(queue.tuples for queue in self.engine.storage.queues)
+        pending = sum(s.pending for outlet in self.server.outlets for s in outlet.readings())
+        return f"{waiting} tuples wait in queues, {pending} for slow readers"
+
+    async def _open(self) -> None:
+        await self.server.start()
+        listen = self.network.config.http.listen
+        if listen is not None:
+            app = make_app(
+                Sources(
+                    metrics=lambda accept: expose(self._registry, accept),
+                    stats=self.monitor.stats,
+                    network=lambda: self.network,
+                    ready=self._why_not_ready,
+                    dead_letters=lambda limit: self.server.dead_letters.to_json(limit=limit),
+                    tap=self.engine.taps.register,
+                )
+            )
+            self.http = await HttpServer.start(app, listen.host, listen.port)
+
+    async def _close(self) -> None:
+        await self.server.close()
+        if self.http is not None:
+            await self.http.stop()
+
+    def _run_io(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _on_io(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the I/O thread and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _why_not_ready(self) -> str:
+        return "" if self._ready else "draining" if self._draining else "starting"
+
+    # -- tuples -----------------------------------------------------------------------------------------------------
+
+    def feed(self, stream: str, train: Train, timeout_s: float | None = None) -> bool:
+        """Tuples from this process, waiting while there is no room. False when there was none in time."""
+        number = self.network.stream(stream).number
+        self._watch_stream(number, train)
+        if not self.engine.feed(number, train, timeout_s):
+            return False
+        with self._fed_lock:
+            self._fed[number] += train.count
+        return True
+
+    def subscribe(self, output: str, callback: Callable[[Train], None]) -> Callable[[], None]:
+        """Hand every train of an output to a callable, on the worker that made it; how to stop that."""
+        return self.server.outlets[self.network.output(output).number].subscribe(callback)
+
+    def _admit(self, stream: int, train: Train) -> None:
+        self._watch_stream(stream, train)
+        self.engine.routes.admit(stream, train)
+
+    def _watch_stream(self, stream: int, train: Train) -> None:
+        if watches := self.engine.taps.streams.get(stream):
+            offer(watches, train)
+
+    def _deliverer(self, output: Output) -> Callable[[Train], None]:
+        number, record = output.number, self.recorders[output.number].record
+
+        def deliver(train: Train) -> None:
+            record(train.arrival_ns, self.now_ns())
+            if watches := self.engine.taps.outputs.get(number):
+                offer(watches, train)
+            self.server.outlets[number].deliver(train)
+
+        return deliver
+
+    # -- the monitor ------------------------------------------------------------------------------------------------
+
+    def _on_sample(self, sample: Sample, readings: Readings) -> None:
+        self._ticker.tick(self.now_ns())
+
+    def _monitor_failed(self, error: BaseException) -> None:
+        log.error("the monitor ended: statistics and metrics stand still", exc_info=error)
+
+    def _read(self) -> Readings:
+        """Everything at this moment, unadorned. Any thread."""
+        engine, now_ns = self.engine, self.now_ns()
+        return Readings(
+            streams=[self._stream_reading(number) for number in range(len(self.network.streams))],
+            arcs=engine.arc_readings(),
+            boxes=engine.box_readings(),
+            outputs=[
+                OutputReading(outlet.name, outlet.emitted, recorder.reading(now_ns), outlet.readings())
+                for outlet, recorder in zip(self.server.outlets, self.recorders, strict=True)
+            ],
+            workers=engine.worker_readings(),
+            scheduler=engine.scheduler_reading(),
+            engine=EngineReading(
+                version=self.version,
+                network_version=self.network.version,
+                now_ns=now_ns,
+                uptime_ns=now_ns - self._started_ns,
+                workers=len(engine.pool.busy_ns),
+                memory_used=engine.storage.used_bytes,
+                memory_budget=engine.storage.budget_bytes,
+                memory_peak=engine.storage.peak_bytes,
+                dead_letters=self.server.dead_letters.total,
+                draining=self._draining,
+            ),
+        )
+
+    def _stream_reading(self, number: int) -> StreamReading:
+        port, routes = self.server.ports[number], self.engine.routes
+        rejected = {str(reason): count for reason, count in list(port.rejected.items())}
+        if skewed := routes.rejected_skew[number]:
+            rejected["skew"] = skewed
+        return StreamReading(
+            name=port.stream.name,
+            received=port.received + self._fed[number],
+            admitted=routes.admitted[number],
+            rejected=rejected,
+            received_bytes=port.received_bytes,
+            connections=port.connections,
+            paused=self.server.is_held,
+        )
+
+    def readings(self) -> Readings:
+        """Everything at this moment, with rates and load. Any thread."""
+        return self.monitor.readings()
+
+
+def _settings(section: Any) -> SchedulerSettings:
+    return SchedulerSettings(section.unit, section.traversal, TrainRule(section.train.rule, section.train.amount))
+
+
+def _limits(section: Any) -> Limits:
+    return Limits(section.line_bytes, section.batch_bytes, section.connections, section.dead_letters)

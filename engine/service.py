@@ -1,0 +1,86 @@
+"""The daemon as a process: start, signals, stop. The conventions are those of the daemons that people know.
+
+SIGTERM and SIGINT stop reading, drain, flush and exit 0; a second one exits at once. SIGHUP reads the network file again
+and says what is wrong with it; a wrong one changes nothing. A network file that cannot be deployed exits 78.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+
+from catalog.config.read import Overrides
+from catalog.errors import NetworkError
+from catalog.network import Network
+from engine.cli.version import own_version
+from engine.daemon import Daemon
+from engine.load import load_network
+from engine.logs import set_up_logs
+from engine.tuning import tune_process
+
+log = logging.getLogger("aurorad")
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(file: Path, overrides: Overrides) -> int:
+    """Run until a signal ends it; the exit code. Raises NetworkError and ListenError before anything runs."""
+    network = load_network(file, overrides=overrides)
+    set_up_logs(network.config.log.format, network.config.log.level)
+    for warning in network.warnings:
+        log.warning("%s:%d: %s: %s", file, warning.line, warning.place, warning.message)
+    signals: SimpleQueue[int] = SimpleQueue()
+    for number in (*STOPS, signal.SIGHUP):
+        signal.signal(number, lambda n, _frame: signals.put(n))
+    tune_process()
+    daemon = Daemon(network, version=own_version())
+    daemon.start()
+    _say_hello(daemon, file)
+    while (number := signals.get()) not in STOPS:
+        _reload(file, overrides, network)
+    log.info("%s: draining", signal.Signals(number).name)
+    for again in STOPS:
+        signal.signal(again, _exit_now)
+    drained = daemon.stop()
+    log.info("stopped%s", "" if drained else ", with tuples left")
+    return 0
+
+
+def _say_hello(daemon: Daemon, file: Path) -> None:
+    network = daemon.network
+    for name, (host, port) in daemon.server.addresses.items():
+        log.info("%s listens on %s:%d", name, host, port)
+    if daemon.http is not None:
+        log.info("metrics and the page are at %s", daemon.http.url)
+    log.info(
+        "aurorad %s runs %s: %d streams, %d boxes, %d outputs, policy %s, %d workers",
+        daemon.version,
+        file,
+        len(network.streams),
+        len(network.boxes),
+        len(network.outputs),
+        daemon.engine.policy,
+        network.config.engine.workers,
+    )
+
+
+def _reload(file: Path, overrides: Overrides, running: Network) -> None:
+    try:
+        network = load_network(file, overrides=overrides, version=running.version + 1)
+    except NetworkError as error:
+        for problem in error.problems:
+            log.error("%s:%d: %s: %s", file, problem.line, problem.place, problem.message)
+        log.error("%s is wrong: the old network goes on", file)
+        return
+    if network.config == running.config:
+        log.info("%s has not changed", file)
+    else:
+        log.warning("%s is right and differs from what runs: restart to deploy it", file)
+
+
+def _exit_now(_number: int, _frame: FrameType | None) -> None:
+    os._exit(1)
