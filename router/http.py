@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from catalog.config.words import did_you_mean
 from catalog.describe import Place, find_place, network_json, places
@@ -69,29 +69,44 @@ class RequestError(AuroraError):
         self.status, self.hint = status, hint
 
 
-def make_app(sources: Sources) -> ASGIApp:
-    handlers = _Handlers(sources)
-    routes = [
-        Route("/", handlers.page),
-        Route("/metrics", handlers.metrics),
-        Route("/health", handlers.health),
-        Route("/ready", handlers.ready),
-        Route("/api/v1/network", handlers.network),
-        Route("/api/v1/stats", handlers.stats),
-        Route("/api/v1/dead_letters", handlers.dead_letters),
-        Route("/api/v1/tap", handlers.tap),
-    ]
-    known = [route.path for route in routes]
+class HttpApp:
+    """The ASGI app. ``close`` ends what would go on for ever, before the server stops."""
 
-    def refuse(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestError)
-        return _json({"error": str(error), "hint": error.hint}, error.status)
+    def __init__(self, sources: Sources) -> None:
+        handlers = self._handlers = _Handlers(sources)
+        routes = [
+            Route("/", handlers.page),
+            Route("/metrics", handlers.metrics),
+            Route("/health", handlers.health),
+            Route("/ready", handlers.ready),
+            Route("/api/v1/network", handlers.network),
+            Route("/api/v1/stats", handlers.stats),
+            Route("/api/v1/dead_letters", handlers.dead_letters),
+            Route("/api/v1/tap", handlers.tap),
+        ]
+        self._paths = [route.path for route in routes]
+        self._app = Starlette(routes=routes, exception_handlers={RequestError: _refuse, 404: self._not_found})
 
-    def not_found(request: Request, _: Exception) -> Response:
-        path = request.url.path
-        return _json({"error": f"there is nothing at {path[:200]}", "hint": did_you_mean(path[:200], known)}, 404)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
-    return Starlette(routes=routes, exception_handlers={RequestError: refuse, 404: not_found})
+    def close(self) -> None:
+        """On the loop's thread."""
+        for tap in self._handlers.taps:
+            tap.end()
+
+    def _not_found(self, request: Request, _: Exception) -> Response:
+        path = request.url.path[:200]
+        return _json({"error": f"there is nothing at {path}", "hint": did_you_mean(path, self._paths)}, 404)
+
+
+def make_app(sources: Sources) -> HttpApp:
+    return HttpApp(sources)
+
+
+def _refuse(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return _json({"error": str(error), "hint": error.hint}, error.status)
 
 
 class _Handlers:
@@ -100,7 +115,7 @@ class _Handlers:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._page = _PAGE.read_text(encoding="utf-8")
-        self._taps = 0  # on the loop's thread only
+        self.taps: set[Tap] = set()  # on the loop's thread only
 
     async def page(self, _: Request) -> Response:
         return HTMLResponse(self._page, headers=_HEADERS)
@@ -130,15 +145,15 @@ class _Handlers:
         place = self._place(request)
         every = _number(request, "every", 1, 1, 10**9)
         limit = _number(request, "limit", TAP_LIMIT, 0, 10**9)
-        if self._taps >= MAX_TAPS:
+        if len(self.taps) >= MAX_TAPS:
             raise RequestError(503, f"{MAX_TAPS} taps are open already", "close one, or try again later")
         tap = Tap(place, every, limit)
         unregister = self._sources.tap(place, tap.offer)
-        self._taps += 1
-        return _TapResponse(tap, lambda: self._close(unregister))
+        self.taps.add(tap)
+        return _TapResponse(tap, lambda: self._close(tap, unregister))
 
-    def _close(self, unregister: Unregister) -> None:
-        self._taps -= 1
+    def _close(self, tap: Tap, unregister: Unregister) -> None:
+        self.taps.discard(tap)
         unregister()
 
     def _place(self, request: Request) -> Place:
@@ -213,8 +228,8 @@ class _Uvicorn(uvicorn.Server):
 class HttpServer:
     """Serves an app on the running loop from ``start`` to ``stop``."""
 
-    def __init__(self, server: uvicorn.Server, sock: socket.socket, task: asyncio.Task[None]) -> None:
-        self._server, self._sock, self._task = server, sock, task
+    def __init__(self, app: HttpApp, server: _Uvicorn, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._app, self._server, self._sock, self._task = app, server, sock, task
         host, port = sock.getsockname()[:2]
         self.host: str = host
         self.port: int = port
@@ -224,7 +239,7 @@ class HttpServer:
         return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
 
     @classmethod
-    async def start(cls, app: ASGIApp, host: str, port: int, place: str = "http.listen") -> HttpServer:
+    async def start(cls, app: HttpApp, host: str, port: int, place: str = "http.listen") -> HttpServer:
         """Raises ListenError, which names ``place``, when the address cannot be had."""
         sock = bind(host, port, place)
         config = uvicorn.Config(
@@ -238,10 +253,11 @@ class HttpServer:
         up.cancel()
         if task.done():
             await task
-        return cls(server, sock, task)
+        return cls(app, server, sock, task)
 
     async def stop(self) -> None:
         """Takes no more, ends what is open within ``STOP_SECONDS``."""
+        self._app.close()
         self._server.should_exit = True
         await self._task
         self._sock.close()

@@ -43,6 +43,12 @@ class Tap:
         self._pending = 0
         self._seen = 0
         self._lost = 0
+        self._ended = False
+
+    def end(self) -> None:
+        """No more, from the loop's thread: the server stops."""
+        self._ended = True
+        self._ready.set()
 
     def offer(self, train: Train) -> None:
         """Keep what there is room for. Any thread."""
@@ -65,10 +71,12 @@ class Tap:
             self._loop.call_soon_threadsafe(self._ready.set)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The tuples as ndjson, until the limit. A gap line says how many were missed."""
+        """The tuples as ndjson, until the limit or the end. A gap line says how many were missed."""
         sent = 0
         while not self._limit or sent < self._limit:
             await self._ready.wait()
+            if self._ended:
+                return
             train, lost = self._next(self._limit - sent if self._limit else CHUNK_TUPLES)
             if lost:
                 yield self._encoder.gap(lost)

@@ -1,0 +1,109 @@
+"""What ``top`` draws, as a function of what the daemon answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from catalog.catalog import Epoch
+from engine.cli.remote import Remote, RemoteError
+from engine.cli.top import count, draw, duration, one_line, rows_left, size
+from qos_monitor.conservation import residuals
+from qos_monitor.report import stats_json
+from qos_monitor.sampler import Sampler, enrich
+from tests.unit.monitored import busy, diamond, idle
+
+NETWORK = diamond()
+
+
+def stats(**lost: int) -> dict[str, Any]:
+    epoch = Epoch.of(NETWORK)
+    sampler = Sampler(epoch)
+    sampler.fold(idle(NETWORK))
+    readings = busy(NETWORK)
+    sample = sampler.fold(readings)
+    return stats_json(enrich(readings, sample, epoch), sample, epoch, residuals(readings) | lost)
+
+
+def drawn(data: dict[str, Any], boxes: int = 100) -> str:
+    console = Console(width=140, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(draw(data, boxes))
+    return capture.get()
+
+
+def line_of(text: str, name: str) -> str:
+    return next(line for line in text.splitlines() if line.strip().startswith(name))
+
+
+def test_outputs_boxes_and_header() -> None:
+    text = drawn(stats())
+    header = text.splitlines()[0]
+    for part in ("1.2.3", "load 3%", "of 512MiB", "round_robin superbox", "up 1.0s"):
+        assert part in header
+    alerts = line_of(text, "alerts")
+    for part in ("20.0ms", "900ms", "2.0s", "3.0s", "0.880", "20.0%", "10", "200"):
+        assert part in alerts.split(), part
+    assert "98.0%" in line_of(text, "others").split() or "20.0%" in line_of(text, "others").split()
+    split = line_of(text, "split").split()
+    assert split[1] == "case"
+    assert "2.0%" in split
+    assert split[-1] == "50"
+
+
+def test_a_long_network_shows_where_most_waits() -> None:
+    data = stats()
+    data["boxes"] = [dict(data["boxes"][0], name=f"b{i}", queue_tuples=i) for i in range(50)]
+    text = drawn(data, rows_left(data, 24))
+    assert "b49" in text
+    assert "b10 " not in text
+    assert "boxes more" in text
+    assert len(text.splitlines()) <= 24
+
+
+def test_what_is_lost_is_said_loudly() -> None:
+    assert "unaccounted" not in drawn(stats())
+    assert "unaccounted for: 3 tuples" in drawn(stats(arc=3))
+    assert "UNACCOUNTED 3" in one_line(stats(arc=3))
+
+
+def test_one_line_for_a_log() -> None:
+    text = one_line(stats())
+    assert "\n" not in text
+    assert text.startswith("load 3% | memory 9.8KiB | alerts ")
+    assert "p50 20.0ms p99 900ms utility 0.88" in text
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [(0, "0"), (0.5, "0.5"), (12.0, "12"), (99.94, "99.9"), (1234, "1,234"), (56_700, "56.7k"), (8.9e6, "8.9M"),
+     (3e9, "3.0G")],
+)  # fmt: skip
+def test_counts(n: float, text: str) -> None:
+    assert count(n) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(0, "-"), (850, "850ns"), (12_340, "12.3us"), (4.5e6, "4.5ms"), (123e6, "123ms"), (1.2e9, "1.2s"),
+     (200e9, "3m20s"), (18_130e9, "5h02m")],
+)  # fmt: skip
+def test_durations(ns: float, text: str) -> None:
+    assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("n", "text"), [(0, "0B"), (1023, "1023B"), (2048, "2.0KiB"), (5 * 2**20, "5.0MiB"), (2**31, "2.0GiB")]
+)
+def test_sizes(n: int, text: str) -> None:
+    assert size(n) == text
+
+
+def test_addresses() -> None:
+    assert Remote("127.0.0.1:9400").url == "http://127.0.0.1:9400"
+    assert Remote("http://[::1]:9400/").url == "http://[::1]:9400"
+    for bad in ("ftp://x", "http://", "http://h:port"):
+        with pytest.raises(RemoteError, match="is not an address"):
+            Remote(bad)
