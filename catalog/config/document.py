@@ -36,6 +36,11 @@ _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL
 _WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _WORDS |= {".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 
+# While YAML is parsed, the braces of a variable are other characters, so that {workers: ${N}} is not three braces.
+# They are noncharacters of Unicode (no text has them) and as many as before (columns stay right).
+_REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^}\n]*)?)\}")
+_OPEN, _CLOSE = "\ufdd0", "\ufdd1"
+
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{")
 
 
@@ -127,7 +132,7 @@ class _Builder:
         self.count = 0
 
     def build(self) -> None:
-        events: Iterator[Any] = yaml.parse(self.document.text, Loader=_Loader)
+        events: Iterator[Any] = yaml.parse(_hide_variables(self.document.text), Loader=_Loader)
         found = False
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
@@ -194,7 +199,7 @@ class _Builder:
     def key(self, event: Any, path: Path) -> str:
         if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
             self.stop(path, "a key must be a plain word", event)
-        return str(event.value)
+        return _show_variables(event.value)
 
     def merge(self, value: Any, path: Path, event: Any) -> list[dict[str, Any]]:
         """``<<: *other``: the keys of another mapping, where they are not given here."""
@@ -231,7 +236,7 @@ class _Builder:
             self.copy_marks(child, (*origin, part), (*path, part))
 
     def scalar(self, event: Any, path: Path) -> Any:
-        text = event.value
+        text = _show_variables(event.value)
         plain = event.implicit[0]
         if "${" in text:
             text = self.substitute(text, event, path)
@@ -272,10 +277,19 @@ class _Builder:
         raise _StopReadingError(Problem(path, message, hint, mark.line, mark.column))
 
 
+def _hide_variables(text: str) -> str:
+    text = text.replace(_OPEN, "\x00").replace(_CLOSE, "\x00")  # which YAML refuses
+    return _REFERENCE.sub(rf"{_OPEN}{_OPEN}\1{_CLOSE}", text)
+
+
+def _show_variables(text: str) -> str:
+    return text.replace(_OPEN * 2, "${").replace(_CLOSE, "}")
+
+
 def _mark(event: Any) -> Mark:
     start, end = event.start_mark, event.end_mark
     scalar = isinstance(event, yaml.ScalarEvent)
-    literal = scalar and start.line == end.line and "${" not in event.value
+    literal = scalar and start.line == end.line and _OPEN not in event.value and "${" not in event.value
     quoted = scalar and not event.implicit[0]
     if literal and quoted:
         literal = end.column - start.column == len(event.value) + 2

@@ -18,7 +18,6 @@ from pydantic import (
     Discriminator,
     Field,
     InstanceOf,
-    Strict,
     Tag,
     model_validator,
 )
@@ -39,9 +38,16 @@ from catalog.config.words import RefusedError, check_field_name, check_field_typ
 from catalog.schema import Field as SchemaField
 from catalog.schema import Schema
 
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"should be a whole number, not {str(value).lower()}")
+    return value
+
+
 Format = Literal["ndjson", "csv", "arrow"]
 Name = Annotated[str, AfterValidator(check_name)]
-WholeNumber = Annotated[int, Strict()]  # true is not 1, "2" is not 2
+WholeNumber = Annotated[int, BeforeValidator(_no_boolean)]
 
 
 class Section(BaseModel):
@@ -172,8 +178,11 @@ class SparkSink(Section):
 
 def _by_first_word(value: Any) -> str | None:
     """Which of the two: tags that cannot be mistaken for keys, because they end up in the places of errors."""
-    keys = value if isinstance(value, dict) else {"tcp": 0} if isinstance(value, TcpSource | TcpSink) else {"spark": 0}
-    return "<tcp>" if "tcp" in keys else "<spark>" if "spark" in keys else None
+    if isinstance(value, TcpSource | TcpSink) or (isinstance(value, dict) and "tcp" in value):
+        return "<tcp>"
+    if isinstance(value, SparkSource | SparkSink) or (isinstance(value, dict) and "spark" in value):
+        return "<spark>"
+    return None
 
 
 Source = Annotated[

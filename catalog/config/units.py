@@ -142,15 +142,19 @@ def format_duration(ns: float) -> str:
             return f"{ns // size:.0f}{unit}"
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= size:
-            return f"{ns / size:.4g}{unit}"
+            return f"{_digits(ns / size)}{unit}"
     return f"{ns:.4g}ns" if ns else "0ms"
 
 
 def format_size(nbytes: int) -> str:
     for i, unit in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))):
         if nbytes >= 1024**i:
-            return f"{nbytes / 1024**i:.4g}{unit}"
+            return f"{_digits(nbytes / 1024**i)}{unit}"
     return "0B"
+
+
+def _digits(number: float) -> str:
+    return f"{number:.4g}" if number < 1000 else f"{number:.0f}"  # never an exponent: nobody writes 1e+04s
 
 
 def _is_number(value: object) -> bool:

@@ -106,7 +106,8 @@ def describe_qos(qos: QoS) -> str:
         words.append("any delay")
     if qos.loss is not None:
         best = qos.loss.points[-1][1]
-        words.append(f"keep {100 * min(x for x, y in qos.loss.points if y == best):.4g}%")
+        needed = min(x for x, y in qos.loss.points if y == best)
+        words += [f"keep {100 * needed:.4g}%"] if needed < 1 else []
     if qos.prefer:
         words.append(f"prefer {qos.prefer}")
     if qos.value is not None:
