@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
+GONE = "(gone)"
+"""The name of the subscriber that stands for all that have left: their sums stay in the law."""
+
 TRAIN_BOUNDS = tuple(4**k for k in range(11))
 """Upper bounds, inclusive, of the train-size buckets: 1, 4, 16 ... 1,048,576; one bucket more for what is above."""
 
@@ -135,8 +138,21 @@ class OutputReading(NamedTuple):
     rate_per_s: float = 0.0  # these three the monitor fills in
     share_delivered: float = 1.0  # of what would have come out if nothing had been shed or dropped
     loss_utility: float = 1.0
-    delivered: int = 0  # to all readers since the start, those that left included
-    dropped: int = 0  # because a reader was too slow; likewise
+
+    @property
+    def readers(self) -> int:
+        """How many there are now."""
+        return sum(s.name != GONE for s in self.subscribers)
+
+    @property
+    def delivered(self) -> int:
+        """To all readers since the start, those that left included."""
+        return sum(s.delivered for s in self.subscribers)
+
+    @property
+    def dropped(self) -> int:
+        """Because a reader was too slow; likewise."""
+        return sum(s.dropped for s in self.subscribers)
 
 
 class WorkerReading(NamedTuple):

@@ -165,7 +165,7 @@ def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
         "output_dropped_tuples", "Tuples that a reader lost because it was too slow.", label,
         (([o.name], o.dropped) for o in outputs),
     )  # fmt: skip
-    yield _gauge("output_subscribers", "Readers now.", label, (([o.name], len(o.subscribers)) for o in outputs))
+    yield _gauge("output_subscribers", "Readers now.", label, (([o.name], o.readers) for o in outputs))
     yield _gauge(
         "output_pending_tuples", "Tuples that wait for slow readers.", label,
         (([o.name], sum(s.pending for s in o.subscribers)) for o in outputs),

@@ -91,6 +91,9 @@ def _output(output: OutputReading, queue: int, number: int) -> dict[str, Any]:
             "max": lat.slowdown_max,
             "l2": sqrt(lat.slowdown_square_sum),
         },
+        "readers": output.readers,
+        "delivered": output.delivered,
+        "dropped": output.dropped,
         "subscribers": [plain(s) for s in output.subscribers],
     }
 

@@ -1,19 +1,24 @@
-"""Talking to a running daemon over its HTTP address: what ``top`` and ``tap`` share."""
+"""Talking to a running daemon over its HTTP address: what ``top`` and ``tap`` share.
+
+http.client (with email and ssl behind it) is imported where it is used: other commands would wait 25 ms for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlencode, urlsplit
 
 import orjson
 import typer
 
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
 DEFAULT_URL = "http://127.0.0.1:9400"
-EXIT_USAGE = 64  # sysexits.h: the command was used wrongly ...
-EXIT_UNAVAILABLE = 69  # ... or who should answer does not
+EXIT_USAGE = 2  # asked for what is not there
+EXIT_UNAVAILABLE = 1  # nobody answers
 TIMEOUT_S = 5.0
 
 
@@ -37,7 +42,7 @@ class Remote:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise RemoteError(f"'{url}' is not an address", f"write {DEFAULT_URL}", status=400)
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._secure = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
 
     def json(self, path: str) -> Any:
@@ -49,7 +54,10 @@ class Remote:
         self, path: str, query: Mapping[str, object] | None = None, forever: bool = False
     ) -> Iterator[HTTPResponse]:
         """``forever``: once it has begun, the answer may take as long as it likes."""
-        connection = self._connection(self._host, self._port, timeout=TIMEOUT_S)
+        from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+        make = HTTPSConnection if self._secure else HTTPConnection
+        connection = make(self._host, self._port, timeout=TIMEOUT_S)
         try:
             connection.request("GET", f"{self._prefix}{path}{'?' + urlencode(query) if query else ''}")
             response = connection.getresponse()

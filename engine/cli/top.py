@@ -1,7 +1,7 @@
 """``aurorad top``: a running daemon as a live table; without a terminal, as one line a second.
 
 What is drawn is a pure function of what ``/api/v1/stats`` answers (``draw``, ``one_line``), so that the demo can show
-the same without a second process.
+the same without a second process. rich is imported where it draws: every other command would wait for it too.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 Stats = Mapping[str, Any]
 
@@ -51,11 +51,17 @@ def top(
 
 
 def show_once(stats: Stats) -> None:
+    from rich.console import Console
+
     tty = sys.stdout.isatty()
     Console(width=None if tty else PLAIN_WIDTH, highlight=False).print(draw(stats, boxes=10**9))
 
 
 def _live(remote: Remote, stats: Stats, interval_s: float) -> None:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
     console = Console(highlight=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -86,6 +92,8 @@ def rows_left(stats: Stats, height: int) -> int:
 
 def draw(stats: Stats, boxes: int) -> RenderableType:
     """Header, outputs, and the boxes that matter most: where most waits, then who is busiest."""
+    from rich.console import Group
+
     return Group(_header(stats), _outputs(stats), _boxes(stats, boxes))
 
 
@@ -105,6 +113,8 @@ def one_line(stats: Stats) -> str:
 
 
 def _header(stats: Stats) -> Text:
+    from rich.text import Text
+
     engine, scheduler = stats["engine"], stats["scheduler"]
     load = engine["load_ratio"]
     workers = " ".join(f"{w['busy_ns'] / max(1, engine['uptime_ns']):.0%}" for w in stats["workers"])
@@ -124,6 +134,8 @@ def _header(stats: Stats) -> Text:
 
 
 def _outputs(stats: Stats) -> Table:
+    from rich.text import Text
+
     table = _table(
         "output", "rate/s", "p50", "p99", "p99.9", "max", "utility", "SDMR", "slowdown", "waiting", "readers"
     )
@@ -135,12 +147,15 @@ def _outputs(stats: Stats) -> Table:
             duration(latency["p999_ns"]), duration(latency["max_ns"]),
             Text(f"{u:.3f}", "green" if u > 0.9 else "yellow" if u > 0.5 else "red"),
             f"{o['sdmr']:.1%}" if o["deadline_ns"] else "-", count(o["slowdown"]["mean"]), count(o["queue_tuples"]),
-            str(len(o["subscribers"])),
+            str(o["readers"]),
         )  # fmt: skip
     return table
 
 
 def _boxes(stats: Stats, most: int) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
     boxes = stats["boxes"]
     shown = sorted(boxes, key=lambda b: (-b["queue_tuples"], -b["busy_ratio"]))[:most] if len(boxes) > most else boxes
     table = _table("box", "kind", "in/s", "cost/tuple", "cost/call", "selectivity", "train", "busy", "waiting")
@@ -156,6 +171,9 @@ def _boxes(stats: Stats, most: int) -> RenderableType:
 
 
 def _table(first: str, *columns: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     table = Table(box=SIMPLE_HEAD, pad_edge=False, expand=False)
     table.add_column(first, no_wrap=True)
     for column in columns:

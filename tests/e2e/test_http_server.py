@@ -188,7 +188,7 @@ def test_tap_prints_tuples(daemon: Daemon, app: typer.Typer) -> None:
 
 def test_tap_of_nothing_known(daemon: Daemon, app: typer.Typer) -> None:
     result = CliRunner().invoke(app, ["tap", "trads", "--url", daemon.server.url])
-    assert result.exit_code == 64
+    assert result.exit_code == 2
     assert "there is no stream, box, arc or output 'trads'" in result.output
     assert "did you mean 'trades'?" in result.output
 
@@ -198,7 +198,7 @@ def test_no_daemon(app: typer.Typer, command: list[str]) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers, and nobody else takes it
         result = CliRunner().invoke(app, [*command, "--url", f"127.0.0.1:{unused.getsockname()[1]}"])
-    assert result.exit_code == 69
+    assert result.exit_code == 1
     assert "no aurorad answers at http://127.0.0.1:" in result.output
     assert "aurorad run" in result.output
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from catalog.build import read_network
 from catalog.network import Network
 from catalog.readings import (
+    GONE,
     ArcReading,
     BoxReading,
     EngineReading,
@@ -70,7 +71,8 @@ def busy(network: Network, now_ns: int = SECOND_NS) -> Readings:
         window_tuples=5_000, p50_ns=2e7, p99_ns=9e8, p999_ns=2e9, mean_ns=1e8, window_max_ns=3 * SECOND_NS,
         window_utility=0.88, window_missed=1_000,
     )  # fmt: skip
-    reader = SubscriberReading("127.0.0.1:5", 5_000, 4_900, 60, 40, 4_096)
+    reader = SubscriberReading("127.0.0.1:5", 3_000, 2_920, 60, 20, 4_096)
+    gone = SubscriberReading(GONE, 2_000, 1_980, 0, 20)
     return Readings(
         streams=[StreamReading("trades", 10_130, 10_000, {"malformed": 20, "null": 10}, 80, 20, 600_000, 3)],
         arcs=[
@@ -78,7 +80,7 @@ def busy(network: Network, now_ns: int = SECOND_NS) -> Readings:
             for a in network.arcs
         ],
         boxes=[boxes[b.name]._replace(train_counts=(0, 0, 0, 0, b.number, 100 - b.number)) for b in network.boxes],
-        outputs=[OutputReading(o.name, 5_000, latency, [reader], delivered=4_900, dropped=40) for o in network.outputs],
+        outputs=[OutputReading(o.name, 5_000, latency, [reader, gone]) for o in network.outputs],
         workers=[WorkerReading(0, 400_000_000, 90), WorkerReading(1, 300_000_000, 80)],
         scheduler=SchedulerReading(
             "round_robin", "superbox", 170, 1_700_000, (100, 60, 10), 2, 3_000_000, 4_000_000, 5_000_000

@@ -119,6 +119,9 @@ def test_numbers_arrive_in_base_units() -> None:
     assert sample(metrics, "aurorad_output_latency_seconds_sum", output="alerts") == 500
     assert sample(metrics, "aurorad_output_latency_window_seconds", output="alerts", statistic="p99") == 0.9
     assert sample(metrics, "aurorad_output_slowdown_l2_ratio", output="alerts") == 800
+    assert sample(metrics, "aurorad_output_delivered_tuples_total", output="raw") == 4_900
+    assert sample(metrics, "aurorad_output_dropped_tuples_total", output="raw") == 40
+    assert sample(metrics, "aurorad_output_subscribers", output="raw") == 1, "who left is not a reader"
     assert sample(metrics, "aurorad_scheduler_decision_seconds_count") == 170
     assert sample(metrics, "aurorad_scheduler_decision_seconds_bucket", le="2e-06") == 160
     assert sample(metrics, "aurorad_worker_busy_seconds_total", worker="1") == 0.3

@@ -71,7 +71,7 @@ def test_a_breach_is_named() -> None:
     broken = readings._replace(streams=[readings.streams[0]._replace(received=10_131)])
     assert breaches(broken) == [Breach("stream", "trades", 1)]
     output = readings.outputs[0]
-    slow = output._replace(subscribers=[output.subscribers[0]._replace(dropped=41)])
+    slow = output._replace(subscribers=[output.subscribers[0]._replace(dropped=21)])
     assert breaches(readings._replace(outputs=[slow])) == [Breach("output", "alerts/127.0.0.1:5", -1)]
 
 
