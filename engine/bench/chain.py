@@ -19,6 +19,7 @@ from engine.bench.harness import BenchError, Options, interleave
 from engine.bench.report import Result
 from engine.core import Engine
 from engine.load import load_network
+from engine.tuning import tune_process
 from scheduler.state import SchedulerSettings
 from storage.train import Train
 
@@ -128,7 +129,7 @@ def engine_against_bare(queries: int, options: Options) -> Result:
     trains, expected = prepare(queries, TRAIN_TUPLES, (4_000_000 if options.quick else 20_000_000) // queries)
     chains = Chains(queries)
     try:
-        chains.run(trains[:DISTINCT_TRAINS], prepare(queries, TRAIN_TUPLES, 0)[1])  # compiles what is compiled once
+        chains.run(*prepare(queries, TRAIN_TUPLES, 0))  # compiles what is compiled once
         rates = interleave(
             {"bare": lambda: bare_run(trains, queries), "engine": lambda: chains.run(trains, expected)}, options.rounds
         )
@@ -144,6 +145,8 @@ def second_worker(size: int, options: Options) -> Result:
     trains, expected = prepare(WORKER_QUERIES, size, 200_000 if options.quick else 1_000_000)
     one, two = Chains(WORKER_QUERIES), Chains(WORKER_QUERIES, workers=2)
     try:
+        for chains in (one, two):
+            chains.run(*prepare(WORKER_QUERIES, size, 0))
         rates = interleave(
             {"one": lambda: one.run(trains, expected), "two": lambda: two.run(trains, expected)}, options.rounds
         )
@@ -155,6 +158,7 @@ def second_worker(size: int, options: Options) -> Result:
 
 
 def run(options: Options, queries: Sequence[int] = (), *, workers: bool = True) -> Iterator[Result]:
+    tune_process()  # as the daemon does; the bare loop has the good of it too
     for count in queries or tuple(TARGETS):
         yield engine_against_bare(count, options)
     if workers and not queries:

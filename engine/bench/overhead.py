@@ -15,6 +15,7 @@ from engine.bench.chain import Chains
 from engine.bench.harness import Options
 from engine.bench.report import Result
 from engine.bench.workload import FILTERS
+from engine.tuning import tune_process
 
 BOXES = (10, 100, 1_000)
 UNITS = ("tuple", "box", "superbox")
@@ -53,6 +54,7 @@ def costs(boxes: int, unit: str, options: Options) -> Costs:
 
 
 def run(options: Options, boxes: Sequence[int] = BOXES) -> Iterator[Result]:
+    tune_process()
     for unit in UNITS:
         first: Costs | None = None
         for count in boxes:
