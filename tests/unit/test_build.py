@@ -105,7 +105,9 @@ boxes:
 
 
 def test_one_stream_on_both_inputs() -> None:
-    network = build("boxes: {twice: {merge: [trades, trades]}}\n", "outputs: {out: {from: twice}, o2: {from: quotes}}\n")
+    network = build(
+        "boxes: {twice: {merge: [trades, trades]}}\n", "outputs: {out: {from: twice}, o2: {from: quotes}}\n"
+    )
     assert [a.name for a in network.arcs][:2] == ["trades->twice.0", "trades->twice.1"]
 
 
@@ -148,7 +150,12 @@ def test_loops_and_order_against_random_graphs() -> None:
         ("b: {merge: [trades, quots]}", "boxes.b.merge.1", "no stream or box 'quots'", "did you mean 'quotes'?"),
         ("b: {keep: trades.x, where: price}", "boxes.b.keep", "is a stream and has no port", "write 'trades'"),
         ("b: {keep: out, where: price}", "boxes.b.keep", "'out' is an output", "read what feeds it: 'trades'"),
-        ("b: {split: trades, when: {x: a, y: b}}\n  c: {keep: b, where: price}", "boxes.c.keep", "several ports", "b.x, b.y"),
+        (
+            "b: {split: trades, when: {x: a, y: b}}\n  c: {keep: b, where: price}",
+            "boxes.c.keep",
+            "several ports",
+            "b.x, b.y",
+        ),
         ("b: {split: trades, when: {xx: a}}\n  c: {keep: b.x, where: price}", "boxes.c.keep", "no port 'x'", "'xx'"),
         ("b: {merge: [trades]}", "boxes.b.merge", "takes 2 to 9 inputs, not 1", ""),
         ("b: {merge: [trades, w]}\n  w: {window: trades, size: {}}", "boxes.b.merge", "the inputs differ", ""),

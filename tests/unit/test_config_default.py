@@ -84,7 +84,9 @@ def test_every_model_is_in_the_list_of_this_test() -> None:
     assert mine == known
 
 
-@pytest.mark.parametrize(("at", "model", "least", "name", "key"), fields(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("at", "model", "least", "name", "key"), fields(), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_every_key_is_there_with_its_true_default(
     at: str, model: type[BaseModel], least: dict[str, Any], name: str, key: str
 ) -> None:
@@ -111,5 +113,7 @@ def test_every_key_is_there_with_its_true_default(
 def test_keys_that_are_not_commented_out_show_the_default_itself() -> None:
     """Someone who copies a section as it stands must not change a setting by it."""
     data = read_document(TEXT, "", {}).data
-    shown = models.NetworkFile.model_validate({k: v for k, v in data.items() if k not in ("streams", "boxes", "outputs")})
+    shown = models.NetworkFile.model_validate(
+        {k: v for k, v in data.items() if k not in ("streams", "boxes", "outputs")}
+    )
     assert shown == models.NetworkFile()

@@ -24,9 +24,7 @@ def test_nothing_asked() -> None:
 
 
 def test_the_graphs_of_the_design() -> None:
-    qos = make(
-        latency=[["0ms", 1.0], ["100ms", 1.0], ["1s", 0.0]], loss=[["100%", 1.0], ["50%", 0.8], ["0%", 0.0]]
-    )
+    qos = make(latency=[["0ms", 1.0], ["100ms", 1.0], ["1s", 0.0]], loss=[["100%", 1.0], ["50%", 0.8], ["0%", 0.0]])
     assert qos.latency.points == ((0, 1.0), (100 * MS, 1.0), (1000 * MS, 0.0))
     assert qos.loss.points == ((0, 0.0), (0.5, 0.8), (1, 1.0))
     assert qos.deadline_ns == 100 * MS

@@ -40,7 +40,9 @@ def test_durations(text: object, ns: int) -> None:
     assert parse_duration_ns(text) == ns
 
 
-@pytest.mark.parametrize("text", ["", "ms", "100", "1,5s", "-1s", "1S", "1 lightyear", "1s!", "∞", None, True, [], "1e3s"])
+@pytest.mark.parametrize(
+    "text", ["", "ms", "100", "1,5s", "-1s", "1S", "1 lightyear", "1s!", "∞", None, True, [], "1e3s"]
+)
 def test_what_is_no_duration(text: object) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration_ns(text)
@@ -68,7 +70,15 @@ def test_a_duration_that_is_written_is_read_back(ns: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "nbytes"),
-    [("64MiB", 64 << 20), ("1.5KiB", 1536), ("500kB", 500_000), ("1GB", 10**9), ("10B", 10), ("2 gib", 2 << 30), (0, 0)],
+    [
+        ("64MiB", 64 << 20),
+        ("1.5KiB", 1536),
+        ("500kB", 500_000),
+        ("1GB", 10**9),
+        ("10B", 10),
+        ("2 gib", 2 << 30),
+        (0, 0),
+    ],
 )
 def test_sizes(text: object, nbytes: int) -> None:
     assert parse_size_bytes(text) == nbytes
@@ -85,7 +95,9 @@ def test_a_size_that_is_written_is_read_back(nbytes: int) -> None:
     assert parse_size_bytes(format_size(nbytes)) == pytest.approx(nbytes, rel=1e-3)
 
 
-@pytest.mark.parametrize(("text", "share"), [("30%", 0.3), (0.3, 0.3), (1, 1.0), ("0%", 0.0), ("12.5 %", 0.125), (0, 0.0)])
+@pytest.mark.parametrize(
+    ("text", "share"), [("30%", 0.3), (0.3, 0.3), (1, 1.0), ("0%", 0.0), ("12.5 %", 0.125), (0, 0.0)]
+)
 def test_shares(text: object, share: float) -> None:
     assert parse_share(text) == share
 
@@ -116,7 +128,9 @@ def test_addresses(text: object, address: Address) -> None:
     assert parse_address(str(address)) == address
 
 
-@pytest.mark.parametrize("text", [":9401", "localhost", "a:b", "127.0.0.1:99999", "::1:80", True, None, "http://x:1", 70000])
+@pytest.mark.parametrize(
+    "text", [":9401", "localhost", "a:b", "127.0.0.1:99999", "::1:80", True, None, "http://x:1", 70000]
+)
 def test_what_is_no_address(text: object) -> None:
     with pytest.raises(ValueError, match=r"address|port|who may connect"):
         parse_address(text)
