@@ -52,6 +52,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     choices = list(dict.fromkeys(known))
     folded = {c.lower(): c for c in choices}
     near = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    near = near or [c for c in folded if sorted(c) == sorted(word.lower())]  # "st" for "ts": too short for a ratio
     if near:
         return f"did you mean '{folded[near[0]]}'?"
     if not choices:

@@ -193,7 +193,7 @@ outputs:
 
 def test_the_default_of_http_counts_as_a_listener() -> None:
     text = "streams: {a: {schema: {x: int}, source: {tcp: 9400}}}\noutputs: {o: {from: a}}\n"
-    with pytest.raises(NetworkError, match="http.listen both listen") as caught:
+    with pytest.raises(NetworkError, match=r"http\.listen both listen") as caught:
         read_network(text, KINDS, {})
     assert "by default" in caught.value.problems[0].hint
 

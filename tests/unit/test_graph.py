@@ -31,7 +31,7 @@ OPENINGS = {
 
 
 def follow(sheet: list[str], row: int, column: int) -> set[tuple[int, int]]:
-    """The arrowheads that a reader reaches who leaves a box to the right from here. A bridge (│) is crossed straight."""
+    """The arrowheads that a reader reaches who leaves a box here to the right. A bridge (│) is crossed straight."""
     ends: set[tuple[int, int]] = set()
     seen: set[tuple[int, int, tuple[int, int]]] = set()
     todo = [(row, column, RIGHT)]
