@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from catalog.build import read_network
 from catalog.config.read import Overrides
-from catalog.network import Network
+from catalog.network import Kinds, Network
 from catalog.schema import Schema, Type
 from engine.boxes import box_kinds
 from engine.expressions import compile_expression
@@ -24,7 +25,7 @@ def load_network(
     """``read_network`` with the kinds, policies and expressions of this engine. Raises NetworkError."""
     return read_network(
         source,
-        box_kinds(),
+        cast(Kinds, box_kinds()),  # a box's parameters_model is narrower than the protocol's, which mypy minds
         env,
         policies=tuple(policies()),
         check_predicate=_check_predicate,
