@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from engine.demo.scene import Scene
 
 
+FOOTER_LINES = 2
+
+
 def register(app: typer.Typer) -> None:
     app.command()(demo)
 
@@ -84,6 +87,19 @@ def signposts(network: Network, remote: Remote) -> Iterator[str]:
     yield f"page          {remote.url}/"
 
 
+def footer(network: Network, remote: Remote) -> list[str]:
+    """The same for the bottom of a screen that may be small."""
+    from engine.demo.scene import reachable
+
+    feeds = [f"{s.name} {reachable(s.source.tcp).port}" for s in network.streams]
+    reads = [f"{o.name} {reachable(o.sink.tcp).port}" for o in network.outputs]
+    host = reachable(network.streams[0].source.tcp).host
+    return [
+        f"nc {host} PORT   feed: {', '.join(feeds)}   read: {', '.join(reads)}",
+        f"{remote.url}/metrics   {remote.url}/   Ctrl-C ends it",
+    ]
+
+
 def _answers(remote: Remote) -> bool:
     from engine.cli.remote import RemoteError
 
@@ -101,12 +117,12 @@ def _show_live(scene: Scene, network: Network, remote: Remote, until_s: float) -
 
     from engine.cli.top import draw, rows_left
 
-    posts = Text("\n".join([*signposts(network, remote), "Ctrl-C ends it"]), "dim")
+    posts = Text("\n".join(footer(network, remote)), "dim", no_wrap=True, overflow="ellipsis")
     console = Console(highlight=False)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         for stats in _each_second(scene, remote, until_s):
-            rows = rows_left(stats, console.height - posts.plain.count("\n") - 2)
-            live.update(Group(draw(stats, rows), Text(), posts), refresh=True)
+            rows = rows_left(stats, console.height - FOOTER_LINES - 1)
+            live.update(Group(draw(stats, rows), posts), refresh=True)
 
 
 def _show_lines(scene: Scene, _network: Network, remote: Remote, until_s: float) -> None:
