@@ -20,18 +20,26 @@ class Enqueued(NamedTuple):
     nbytes: int
 
 
+class Dispatched(NamedTuple):
+    """A plan is about to go on the execution queue: its boxes are taken until it is finished."""
+
+    plan: Plan
+
+
 class Claimed(NamedTuple):
-    """The loop took this from an arc's queue for a plan."""
+    """The loop took this from an arc's queue for the plan that was dispatched last."""
 
     arc: int
     tuples: int
     trains: int  # entries that left the queue whole
 
 
-class Dispatched(NamedTuple):
-    """A plan went on the execution queue: its boxes are taken until it is finished."""
+class Expired(NamedTuple):
+    """The loop dropped this from the head of an arc's queue: it could not be in time any more."""
 
-    plan: Plan
+    arc: int
+    tuples: int
+    trains: int
 
 
 class Finished(NamedTuple):
@@ -50,4 +58,40 @@ class OutputFreed(NamedTuple):
     output: int
 
 
-Event: TypeAlias = Enqueued | Claimed | Dispatched | Finished | OutputBlocked | OutputFreed
+class Clock(NamedTuple):
+    """The time, told before each decision of a policy that keeps an index."""
+
+    now_ns: int
+
+
+class Measured(NamedTuple):
+    """The statistics have moved: whatever was drawn from them is drawn anew."""
+
+
+class Outcome(NamedTuple):
+    """What an output has delivered since the last time, and how much of it after its deadline."""
+
+    output: int
+    tuples: int
+    missed: int
+
+
+class MemoryShort(NamedTuple):
+    """Storage has no room for more, or has it again."""
+
+    short: bool
+
+
+Event: TypeAlias = (
+    Enqueued
+    | Dispatched
+    | Claimed
+    | Expired
+    | Finished
+    | OutputBlocked
+    | OutputFreed
+    | Clock
+    | Measured
+    | Outcome
+    | MemoryShort
+)

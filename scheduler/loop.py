@@ -12,14 +12,16 @@ from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
 from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
-from scheduler.events import Claimed, Dispatched
+from scheduler.events import Claimed, Clock, Dispatched, Expired, Measured, MemoryShort
 from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
-from scheduler.policies import Policy
+from scheduler.policies import Policy, make_index
 from scheduler.state import SchedulerState
 from storage.train import Train
 
 PLANS_PER_WORKER = 2
+MEASURED_EVERY_NS = 1_000_000_000
+"""How often priorities are drawn anew from the statistics: they move within seconds, and it costs all boxes."""
 
 
 class Claim(NamedTuple):
@@ -39,7 +41,13 @@ class Work(NamedTuple):
 class Storage(Protocol):
     """What the loop needs of the storage manager."""
 
+    @property
+    def has_room(self) -> bool: ...
+
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]: ...
+
+    def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
+        """Drop this many from the head; what must still reach the box (a watermark), tuples dropped, trains gone."""
 
 
 class SchedulerLoop:
@@ -67,6 +75,8 @@ class SchedulerLoop:
         self.decision_ns = 0  # in the policy and the state
         self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
         self.storage_ns = 0  # in claiming trains
+        self._measured_ns: int | None = None  # when the statistics were last looked at
+        state.follow(make_index(policy))
 
     def stop(self) -> None:
         """The loop ends when it has read everything that was posted before."""
@@ -82,7 +92,7 @@ class SchedulerLoop:
                     return
                 apply(event)
             while state.outstanding < self.plans_at_most:
-                plan = self.policy(state, self.now_ns())
+                plan = self.decide(self.now_ns())
                 if plan is None:
                     break
                 decided_ns = self.clock_ns()
@@ -94,17 +104,43 @@ class SchedulerLoop:
                 self.storage_ns += begun_ns - decided_ns
             self.decision_ns += self.clock_ns() - begun_ns
 
+    def decide(self, now_ns: int) -> Plan | None:
+        """Ask the policy."""
+        state = self.state
+        if self._measured_ns is None or now_ns - self._measured_ns > MEASURED_EVERY_NS:
+            self._look_around(now_ns)
+        if state.index is not None:
+            state.apply(Clock(now_ns))
+        return self.policy(state, now_ns)
+
     def dispatch(self, plan: Plan) -> None:
         """Take what the plan asks for and hand it to the workers."""
         state = self.state
         claims: dict[int, Claim] = {}
-        for box, tuples in plan.claims:
+        state.apply(Dispatched(plan))
+        for a, tuples in plan.expired:
+            left, dropped, whole = self.storage.expire(a, tuples, len(state.arcs[a].entries))
+            state.apply(Expired(a, dropped, whole))
+            claims[a] = Claim(left, not state.arcs[a].entries)
+        takes = plan.takes
+        for box, limit in plan.claims:
             for a in state.network.boxes[box].in_arcs:
                 arc = state.arcs[a]
                 if arc.entries:
+                    tuples = limit if takes is None else takes.get(a, 0)
                     # Never more than the state knows of: a train may be in storage whose event is still on its way.
                     trains, taken, whole = self.storage.take(a, min(tuples, arc.tuples), len(arc.entries))
                     state.apply(Claimed(a, taken, whole))
+                    if a in claims:
+                        trains = claims[a].trains + trains
                     claims[a] = Claim(trains, not arc.entries)
-        state.apply(Dispatched(plan))
         self.execution_queue.put(Work(plan, claims))
+
+    def _look_around(self, now_ns: int) -> None:
+        """What changes by itself: the statistics, and whether there is room."""
+        state = self.state
+        if self._measured_ns is not None:
+            state.apply(Measured())
+        self._measured_ns = now_ns
+        if state.memory_short == self.storage.has_room:
+            state.apply(MemoryShort(not self.storage.has_room))

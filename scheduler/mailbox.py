@@ -13,6 +13,7 @@ events.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from scheduler.events import Enqueued, Event
@@ -44,10 +45,8 @@ class Mailbox:
         self._hungry = hungry
         self._asleep = True
         if not self._events:
-            try:
+            with suppress(Empty):  # nothing came in time, as the caller allowed for
                 self._gate.get(timeout=timeout_s)
-            except Empty:
-                pass  # nothing came in time, as the caller allowed for
         self._asleep = False
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """Run this box on at most this many of the tuples that wait for it, and on all that reaches it within the plan."""
+    """Run this box on at most this many of the tuples that wait on each of its inputs, and on all that reaches it
+    within the plan."""
 
     box: int
     tuples: int
@@ -18,10 +20,21 @@ class Plan:
 
     A box may stand in it more than once (min_latency runs the root again and again). What a box emits to a box that
     comes later in the plan goes straight there and touches no queue.
+
+    ``takes`` says how many tuples to take by arc, where one number for all inputs of a box will not do (a batch of one
+    interval of time); an arc that is not in it then gives none. ``expired`` is what to drop first, by arc: tuples at
+    the head of the queue that cannot be in time any more.
     """
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
+    def __init__(
+        self,
+        steps: tuple[Step, ...],
+        takes: Mapping[int, int] | None = None,
+        expired: tuple[tuple[int, int], ...] = (),
+    ) -> None:
         self.steps = steps
+        self.takes = takes
+        self.expired = expired
 
     @cached_property
     def boxes(self) -> tuple[int, ...]:
@@ -37,4 +50,5 @@ class Plan:
         return tuple(first.values())
 
     def __repr__(self) -> str:
-        return "Plan(" + " ".join(f"{b}x{n}" for b, n in self.steps) + ")"
+        dropped = "".join(f" -{n}@{a}" for a, n in self.expired)
+        return "Plan(" + " ".join(f"{b}x{n}" for b, n in self.steps) + dropped + ")"

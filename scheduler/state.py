@@ -7,25 +7,61 @@ simulator see one scheduler.
 A *unit* is what is scheduled at once: a box, or a superbox. A unit is *ready* when something waits for one of its boxes
 and nothing holds it: it is in no plan that runs, and no output that it feeds is blocked. ``ready`` keeps the units in
 the order in which they became so. Nothing here, and nothing in a step, grows with the number of idle boxes.
+
+A policy that needs more than that order has an *index* (``scheduler/index.py``), which the state keeps up to date.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from catalog.load import LoadModel
 from catalog.network import Network
-from scheduler.events import Claimed, Dispatched, Enqueued, Event, Finished, OutputBlocked, OutputFreed
+from catalog.stats import Statistics
+from scheduler.events import (
+    Claimed,
+    Clock,
+    Dispatched,
+    Enqueued,
+    Event,
+    Expired,
+    Finished,
+    Measured,
+    MemoryShort,
+    Outcome,
+    OutputBlocked,
+    OutputFreed,
+)
+from scheduler.facts import INFINITE_NS, Facts
+from scheduler.index import Index
 from scheduler.plan import Plan
 from scheduler.superbox import Superbox, static_superboxes
-from scheduler.trains import TrainRule
+from scheduler.trains import TrainRule, TrainTuner, auto_tuples
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRule:
+    """Batches of tasks with a deadline (P4): their length, and the controller of how many go at once."""
+
+    basic_ns: int = 100_000_000  # phi: deadlines closer than this count as the same
+    k: int = 1  # basic batches in one scheduling batch: fixed (bts), or for a start (ats)
+    proportional: float = 1.0  # Kp
+    integral: float = 10.0  # Ki
+    interval_ns: int = 1_000_000_000  # over which the share of missed deadlines is taken
+    step_ns: int = 50_000  # C_sched: what a scheduling step costs
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
     unit: str = "superbox"  # tuple | box | superbox
-    traversal: str = "min_cost"
-    train: TrainRule = TrainRule()
+    traversal: str = "min_cost"  # min_cost | min_latency | min_memory | auto
+    train: TrainRule = field(default_factory=TrainRule)
+    spanner: int = 0  # superboxes that span the k most urgent boxes of an application; 0: all of it
+    grid: int = 20  # parts into which qos_buckets cuts losses and slacks
+    batch: BatchRule = field(default_factory=BatchRule)
+    seed: int = 0  # of the policy `random`
 
 
 class ArcState:
@@ -41,7 +77,11 @@ class ArcState:
 
 
 class SchedulerState:
-    def __init__(self, network: Network, settings: SchedulerSettings | None = None) -> None:
+    """``statistics`` is read only; without it the declared costs and selectivities hold."""
+
+    def __init__(
+        self, network: Network, settings: SchedulerSettings | None = None, statistics: Statistics | None = None
+    ) -> None:
         self.network = network
         self.settings = settings or SchedulerSettings()
         self.superboxes: tuple[Superbox, ...] = static_superboxes(network)
@@ -59,9 +99,21 @@ class SchedulerState:
         self.held = [0] * len(self.unit_boxes)  # reasons why a unit may not run: plans under way, blocked outputs
         self.ready: dict[int, None] = {}  # units, in the order in which they became ready
         self.outstanding = 0  # plans dispatched and not finished
+        self.dispatched = 0  # plans since the start
         self.waiting_tuples = 0  # on all arcs to boxes
+        self.memory_short = False
+        self.index: Index | None = None
         self._consumer = [-1 if arc.box is None else arc.box for arc in network.arcs]
         self._units_of_output = [self._feeding_units(output.arc) for output in network.outputs]
+        self._within: dict[int, tuple[int, ...]] = {}  # D(b) inside its unit, by box, as asked for
+        self._statistics = statistics if statistics is not None else Statistics(network)
+        self._load = LoadModel(network)
+        self._tuner = TrainTuner()
+        self._draw_facts()
+
+    def follow(self, make_index: Callable[[SchedulerState], Index | None]) -> None:
+        """A policy takes over: the index that it needs is built from what waits now."""
+        self.index = make_index(self)
 
     # -- the one door in --------------------------------------------------------------------------------------------
 
@@ -70,22 +122,45 @@ class SchedulerState:
         if kind is Enqueued:
             self._enqueued(event)  # type: ignore[arg-type]
         elif kind is Claimed:
-            self._claimed(*event)  # type: ignore[arg-type]
+            self._claimed(*event)
         elif kind is Dispatched:
             self.outstanding += 1
+            self.dispatched += 1
+            if self.index is not None:
+                self.index.dispatched(event.plan)  # type: ignore[union-attr]
             for unit in self._units_of(event.plan):  # type: ignore[union-attr]
                 self._hold(unit)
         elif kind is Finished:
             self.outstanding -= 1
+            if self.index is not None:
+                self.index.finished(event.plan)  # type: ignore[union-attr]
             for unit in self._units_of(event.plan):  # type: ignore[union-attr]
                 self._release(unit)
-        elif kind is OutputBlocked:
-            for unit in self._units_of_output[event.output]:  # type: ignore[union-attr]
-                self._hold(unit)
+        elif kind is Clock:
+            if self.index is not None:
+                self.index.clock(event.now_ns)  # type: ignore[union-attr]
         else:
-            assert kind is OutputFreed
-            for unit in self._units_of_output[event.output]:  # type: ignore[union-attr]
+            self._apply_rare(event)
+
+    def _apply_rare(self, event: Event) -> None:
+        if isinstance(event, OutputBlocked):
+            for unit in self._units_of_output[event.output]:
+                self._hold(unit)
+        elif isinstance(event, OutputFreed):
+            for unit in self._units_of_output[event.output]:
                 self._release(unit)
+        elif isinstance(event, Expired):
+            self._expired(event)
+        elif isinstance(event, Measured):
+            self._draw_facts()
+            if self.index is not None:
+                self.index.refresh()
+        elif isinstance(event, Outcome):
+            if self._tuner.outcome(event.tuples, event.missed):
+                self.auto_tuples = auto_tuples(self.facts, self._tuner.scale)
+        else:
+            assert isinstance(event, MemoryShort), event
+            self.memory_short = event.short
 
     def _enqueued(self, event: Enqueued) -> None:
         tuples = event.tuples
@@ -102,41 +177,111 @@ class SchedulerState:
             self.waiting_tuples += tuples
             if not self.held[unit]:
                 self.ready[unit] = None
+            if self.index is not None:
+                self.index.changed(box)
 
     def _claimed(self, a: int, tuples: int, trains: int) -> None:
+        taken_ns = self._take(a, tuples, trains)
+        if self.index is not None:
+            box = self._consumer[a]
+            if tuples:
+                self.index.claimed(box, tuples, taken_ns // tuples)
+            self.index.changed(box)
+
+    def _expired(self, event: Expired) -> None:
+        taken_ns = self._take(*event)
+        box = self._consumer[event.arc]
+        if self.index is not None:
+            if event.tuples:
+                self.index.expired(box, event.tuples, taken_ns // event.tuples)
+            self.index.changed(box)
+
+    def _take(self, a: int, tuples: int, trains: int) -> int:
+        """Tuples leave the head of an arc; the sum of their arrival times."""
         arc = self.arcs[a]
         left = tuples
+        before_ns = arc.arrival_total_ns
         for _ in range(trains):
             entry = arc.entries.popleft()
             left -= entry.tuples
             arc.nbytes -= entry.nbytes
             arc.arrival_total_ns -= entry.mean_arrival_ns * entry.tuples
+        assert left >= 0, f"arc {a}: {tuples} tuples of {trains} trains"
         if left > 0:  # the head was cut: what is left of it keeps its bytes, as its memory does
-            entry = arc.entries[0]
-            arc.entries[0] = entry._replace(tuples=entry.tuples - left)
-            arc.arrival_total_ns -= entry.mean_arrival_ns * left
-        assert left >= 0, f"arc {a}: claimed {tuples} tuples of {trains} trains"
+            self._cut_head(arc, left)
         arc.tuples -= tuples
         box = self._consumer[a]
         self.waiting[box] -= trains
         self.unit_waiting[self.unit_of[box]] -= trains
         self.waiting_tuples -= tuples
+        return before_ns - arc.arrival_total_ns
+
+    def _cut_head(self, arc: ArcState, tuples: int) -> None:
+        """The tuples of a train count as evenly spaced between its first arrival and its last."""
+        entry = arc.entries[0]
+        last_ns = 2 * entry.mean_arrival_ns - entry.first_arrival_ns
+        first_ns = entry.first_arrival_ns + (last_ns - entry.first_arrival_ns) * tuples // max(1, entry.tuples - 1)
+        rest = entry._replace(
+            tuples=entry.tuples - tuples, first_arrival_ns=first_ns, mean_arrival_ns=(first_ns + last_ns) // 2
+        )
+        assert rest.tuples > 0
+        arc.entries[0] = rest
+        arc.arrival_total_ns += rest.mean_arrival_ns * rest.tuples - entry.mean_arrival_ns * entry.tuples
 
     def _hold(self, unit: int) -> None:
         self.held[unit] += 1
-        self.ready.pop(unit, None)
+        if self.held[unit] == 1:
+            self.ready.pop(unit, None)
+            if self.index is not None:
+                self.index.held(unit)
 
     def _release(self, unit: int) -> None:
         self.held[unit] -= 1
         assert self.held[unit] >= 0
         if not self.held[unit] and self.unit_waiting[unit]:
             self.ready[unit] = None
+            if self.index is not None:
+                self.index.freed(unit)
+
+    def _draw_facts(self) -> None:
+        self.facts = Facts(self.network, self._statistics, self._load)
+        self.auto_tuples = auto_tuples(self.facts, self._tuner.scale)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def box_tuples(self, box: int) -> int:
         """Tuples that wait on the inputs of a box."""
         return sum([self.arcs[a].tuples for a in self.network.boxes[box].in_arcs])
+
+    def longest_input(self, box: int) -> int:
+        """Tuples on the longest of its queues."""
+        in_arcs = self.network.boxes[box].in_arcs
+        return self.arcs[in_arcs[0]].tuples if len(in_arcs) == 1 else max([self.arcs[a].tuples for a in in_arcs])
+
+    def head_ns(self, box: int) -> int:
+        """When the oldest tuple that waits for a box arrived. A punctuation is older than all: it costs nothing."""
+        in_arcs = self.network.boxes[box].in_arcs
+        if len(in_arcs) == 1:
+            return self.arcs[in_arcs[0]].entries[0].first_arrival_ns
+        return min([entries[0].first_arrival_ns for a in in_arcs if (entries := self.arcs[a].entries)])
+
+    def mean_arrival_ns(self, box: int) -> int:
+        """When the tuples that wait for a box arrived, on average; never, where only punctuations wait."""
+        total_ns = tuples = 0
+        for a in self.network.boxes[box].in_arcs:
+            arc = self.arcs[a]
+            total_ns += arc.arrival_total_ns
+            tuples += arc.tuples
+        return total_ns // tuples if tuples else INFINITE_NS
+
+    def downstream_in_unit(self, box: int) -> tuple[int, ...]:
+        """D(b) as far as it is in the same unit."""
+        path = self._within.get(box)
+        if path is None:
+            unit = self.unit_of[box]
+            path = tuple([b for b in self.facts.downstream(box) if self.unit_of[b] == unit])
+            self._within[box] = path
+        return path
 
     def is_quiet(self) -> bool:
         """Nothing waits and nothing runs."""

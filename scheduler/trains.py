@@ -1,27 +1,104 @@
-"""How many tuples go into one box call (algorithms.md, section 3)."""
+"""How many tuples go into one box call (algorithms.md, section 3).
+
+A longer train costs less a tuple and makes everyone behind it wait longer. The rules that a user may set bound one
+thing each: the count, the share of the queue, the expected cost, the memory, the spread of arrival times.
+
+``auto`` (ours: the paper leaves it as future work) bounds the time that one plan keeps a worker from everyone else: a
+quarter of the tightest deadline in the network, so that a tuple which just missed its turn still has three quarters
+left. The bound follows the measured costs. Where deadlines slip all the same it is halved, and it grows back by an
+eighth while they hold (``TrainTuner``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-AUTO_TUPLES = 262_144
+if TYPE_CHECKING:
+    from scheduler.facts import Facts
+    from scheduler.state import ArcState, SchedulerState
+
+AUTO_TUPLES = 65_536
 """The longest train while nothing tunes it: past it a box call gains nothing more from its length (the kernels leave
 the cache) and the tuples behind it wait longer."""
+
+LEAST_TUPLES = 16
+SLACK_SHARE = 0.25
+SLIPPING = 0.01  # share of tuples after their deadline from which on trains are shortened
 
 
 @dataclass(frozen=True, slots=True)
 class TrainRule:
-    """One of: every tuple there is, a count, a fraction of the queue."""
+    kind: str = "auto"  # auto | all | tuples | fraction | cost | memory | spread
+    value: float = 0.0  # tuples, share, ns, bytes or ns
 
-    kind: str = "auto"  # auto | all | tuples | fraction
-    value: float = 0.0
-
-    def tuples(self, waiting: int) -> int:
-        """How many of the tuples that wait to take."""
+    def tuples(self, state: SchedulerState, box: int) -> int:
+        """How many tuples to take, at most, from each input of a box. At least one, or a box would never run."""
+        if self.kind == "auto":
+            return state.auto_tuples[box]
+        waiting = state.longest_input(box)
         if self.kind == "all":
             return waiting
         if self.kind == "tuples":
             return min(waiting, int(self.value))
         if self.kind == "fraction":
             return min(waiting, max(1, round(waiting * self.value)))
-        return min(waiting, AUTO_TUPLES)
+        if self.kind == "cost":
+            # What the call itself costs is there however short the train is.
+            rest_ns = self.value - state.facts.call_ns[box]
+            return min(waiting, max(1, int(rest_ns / max(state.facts.downstream_ns[box], 1e-9))))
+        if self.kind == "memory":
+            return min(waiting, max(1, int(self.value / max(state.facts.tuple_bytes[box], 1e-9))))
+        assert self.kind == "spread", self.kind
+        arcs = [state.arcs[a] for a in state.network.boxes[box].in_arcs]
+        return max([arrived_before(arc, _head_ns(arc) + int(self.value)) for arc in arcs if arc.tuples], default=0)
+
+
+def _head_ns(arc: ArcState) -> int:
+    return next((e.first_arrival_ns for e in arc.entries if e.tuples), 0)
+
+
+def arrived_before(arc: ArcState, time_ns: int) -> int:
+    """How many of the tuples at the head of an arc came up to this time. Inside a train they count as evenly spaced."""
+    count = 0
+    for entry in arc.entries:
+        if not entry.tuples:
+            continue
+        first_ns = entry.first_arrival_ns
+        if first_ns > time_ns:
+            break
+        last_ns = 2 * entry.mean_arrival_ns - first_ns
+        if last_ns <= time_ns:
+            count += entry.tuples
+            continue
+        count += 1 + (entry.tuples - 1) * (time_ns - first_ns) // (last_ns - first_ns)
+        break
+    return count
+
+
+def auto_tuples(facts: Facts, scale: float) -> list[int]:
+    """By box: the train that keeps a worker for no longer than its share of the tightest deadline."""
+    budget_ns = facts.tightest_ns * SLACK_SHARE * scale
+    return [max(LEAST_TUPLES, int(min(AUTO_TUPLES * scale, budget_ns / max(ns, 1e-9)))) for ns in facts.downstream_ns]
+
+
+class TrainTuner:
+    """Halve when deadlines slip, grow back while they hold."""
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+        self._slipped = False
+
+    def outcome(self, tuples: int, missed: int) -> bool:
+        """One output's news. True when the scale has moved."""
+        if not tuples:
+            return False
+        before = self.scale
+        if missed > SLIPPING * tuples:
+            # Once a tick is enough: twenty outputs that slip together are one overload.
+            self.scale = before if self._slipped else max(before / 2, 1 / 1024)
+            self._slipped = True
+        else:
+            self.scale = min(1.0, before * 1.125)
+            self._slipped = False
+        return self.scale != before

@@ -1,34 +1,148 @@
-"""In which order the boxes of a superbox run, once a policy has chosen it: the second of Aurora's two decisions."""
+"""In which order the boxes of a superbox run, once a policy has chosen it: the second of Aurora's two decisions.
+
+- ``min_cost``: each box once, leaves first. The fewest box calls, so the most throughput.
+- ``min_latency``: what is nearest to the output first, all the way; the root runs again for each. The first tuples are
+  out early, for more calls.
+- ``min_memory``: again and again the box that sets free most memory a second.
+- ``auto``: of the first two the one that the cost model says delays tuples less, here and elsewhere; ``min_memory``
+  while storage is short of room.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+
+from scheduler.costs import predict
 from scheduler.plan import Plan, Step
 from scheduler.state import SchedulerState
 from storage.queue import ALL
 
+STEPS_AT_MOST = 1_024
+"""A sequence that would be longer is run by min_cost instead: deciding it would take longer than it gains."""
 
-def min_cost(state: SchedulerState, boxes: tuple[int, ...]) -> Plan | None:
-    """Each box once, leaves first: the fewest box calls. Boxes that nothing can reach in this plan are left out."""
-    rule = state.settings.train
-    waiting = state.waiting
+
+def expand(state: SchedulerState, unit: int) -> Plan:
+    """The plan for a unit that a policy has chosen; something waits for one of its boxes."""
+    settings = state.settings
+    boxes = state.unit_boxes[unit]
+    if settings.unit == "tuple":
+        return one_tuple(state, boxes[0])
+    if settings.spanner and len(boxes) > 1:
+        boxes = spanned(state, unit, settings.spanner)
+    if len(boxes) == 1 or settings.traversal == "min_cost":
+        return min_cost(state, boxes)
+    return TRAVERSALS[settings.traversal](state, boxes)
+
+
+def one_tuple(state: SchedulerState, box: int) -> Plan:
+    """TAAT: the oldest tuple that waits for the box, and no other."""
+    in_arcs = state.network.boxes[box].in_arcs
+    if len(in_arcs) == 1:
+        return Plan((Step(box, 1),))
+    waiting = [a for a in in_arcs if state.arcs[a].entries]
+    return Plan((Step(box, 1),), {min(waiting, key=lambda a: (state.arcs[a].entries[0].first_arrival_ns, a)): 1})
+
+
+def min_cost(state: SchedulerState, boxes: Sequence[int]) -> Plan:
+    """Each box once, leaves first. Boxes that nothing can reach in this plan are left out."""
+    tuples = state.settings.train.tuples
     if len(boxes) == 1:
-        box = boxes[0]
-        return Plan((Step(box, rule.tuples(state.box_tuples(box))),))
-    fed_within = state.network.feeders
+        return Plan((Step(boxes[0], tuples(state, boxes[0])),))
+    waiting = state.waiting
+    feeders = state.network.feeders
     live: set[int] = set()
     steps: list[Step] = []
     for box in boxes:
         if waiting[box]:
             live.add(box)
-            steps.append(Step(box, rule.tuples(state.box_tuples(box))))
-        elif not live.isdisjoint(fed_within[box]):
+            steps.append(Step(box, tuples(state, box)))
+        elif not live.isdisjoint(feeders[box]):
             live.add(box)
             steps.append(Step(box, ALL))
-    return Plan(tuple(steps)) if steps else None
+    return Plan(tuple(steps))
 
 
-def expand(state: SchedulerState, unit: int) -> Plan | None:
-    """The plan for a unit that a policy has chosen."""
-    if state.settings.unit == "tuple":
-        return Plan((Step(unit, 1),))
-    return min_cost(state, state.unit_boxes[unit])
+def min_latency(state: SchedulerState, boxes: Sequence[int]) -> Plan:
+    """Boxes with something to do by rising output cost, each followed by all that lies downstream of it."""
+    sequence = latency_sequence(state, boxes)
+    return min_cost(state, boxes) if len(sequence) > STEPS_AT_MOST else _as_plan(state, sequence)
+
+
+def latency_sequence(state: SchedulerState, boxes: Sequence[int]) -> list[int]:
+    members = frozenset(boxes)
+    cost_ns = state.facts.output_cost_ns
+    sequence: list[int] = []
+    for box in sorted((b for b in boxes if state.waiting[b]), key=lambda b: (cost_ns[b], b)):
+        sequence += [b for b in state.downstream_in_unit(box) if b in members]
+        if len(sequence) > STEPS_AT_MOST:
+            break
+    return sequence
+
+
+def min_memory(state: SchedulerState, boxes: Sequence[int]) -> Plan:
+    """The box of the highest memory reduction rate whose queue is not empty, as long as there is one."""
+    members = frozenset(boxes)
+    rate, selectivity, fed = state.facts.memory_rate, state.facts.selectivity, state.network.fed
+    queued = {b for b in boxes if state.waiting[b]}
+    heap = [(-rate[b], b) for b in queued]
+    heapify(heap)
+    sequence: list[int] = []
+    while heap:
+        _, box = heappop(heap)
+        queued.remove(box)
+        sequence.append(box)
+        if len(sequence) > STEPS_AT_MOST:
+            return min_cost(state, boxes)
+        if selectivity[box] > 0:
+            for consumer in fed[box]:
+                if consumer in members and consumer not in queued:
+                    queued.add(consumer)
+                    heappush(heap, (-rate[consumer], consumer))
+    return _as_plan(state, sequence)
+
+
+def auto(state: SchedulerState, boxes: Sequence[int]) -> Plan:
+    """What MC and ML would do for this superbox now.
+
+    A longer run makes everyone else wait too, so what the total of ML is above that of MC counts for every tuple that
+    waits elsewhere.
+    """
+    if state.memory_short:
+        return min_memory(state, boxes)
+    busy = [b for b in boxes if state.waiting[b]]
+    if len(busy) <= 1:
+        return min_cost(state, boxes)
+    quick = latency_sequence(state, boxes)
+    if len(quick) > STEPS_AT_MOST:
+        return min_cost(state, boxes)
+    waiting = {b: float(state.box_tuples(b)) for b in busy}
+    cheap_plan = min_cost(state, boxes)
+    cheap, early = predict(state.facts, cheap_plan.boxes, waiting), predict(state.facts, quick, waiting)
+    elsewhere = state.waiting_tuples - sum(waiting.values())
+    saved_ns = (cheap.latency_ns - early.latency_ns) * cheap.tuples_out
+    return _as_plan(state, quick) if saved_ns > (early.total_ns - cheap.total_ns) * elsewhere else cheap_plan
+
+
+def _as_plan(state: SchedulerState, sequence: Sequence[int]) -> Plan:
+    tuples, waiting = state.settings.train.tuples, state.waiting
+    limits = {b: tuples(state, b) if waiting[b] else ALL for b in set(sequence)}
+    return Plan(tuple([Step(b, limits[b]) for b in sequence]))
+
+
+def spanned(state: SchedulerState, unit: int, k: int) -> tuple[int, ...]:
+    """Top-k spanner: the boxes of the tree that spans the k most urgent boxes of an application, and its root."""
+    busy = [b for b in state.unit_boxes[unit] if state.waiting[b]]
+    if len(busy) > k:
+        index = state.index
+        busy = sorted(busy, key=lambda b: (state.head_ns(b) if index is None else index.urgency(b), b))[:k]
+    tree = {b for start in busy for b in state.downstream_in_unit(start)}
+    return tuple([b for b in state.unit_boxes[unit] if b in tree])
+
+
+TRAVERSALS: dict[str, Callable[[SchedulerState, Sequence[int]], Plan]] = {
+    "min_cost": min_cost,
+    "min_latency": min_latency,
+    "min_memory": min_memory,
+    "auto": auto,
+}

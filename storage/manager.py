@@ -9,12 +9,12 @@ Threads: anyone may enqueue; only the scheduler thread takes. No I/O under the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from catalog.readings import NOTHING, ArcReading
 from storage.queue import ArcQueue, Lease, coalesce
-from storage.train import Train
+from storage.train import NO_WATERMARK, Train
 
 LOW_WATER = 0.75
 
@@ -38,7 +38,7 @@ class StorageManager:
         """Every arc at one moment: under the lock, so that the arcs' law holds in it."""
         with self._lock:
             return [
-                ArcReading(name, q.tuples, q.nbytes, q.enqueued, q.dequeued, {"shed": q.shed} if q.shed else NOTHING)
+                ArcReading(name, q.tuples, q.nbytes, q.enqueued, q.dequeued, _dropped(q))
                 for name, q in zip(names, self.queues, strict=True)
             ]
 
@@ -75,13 +75,40 @@ class StorageManager:
             before = queue.tuples
             taken, freed = queue.take(tuples, trains)
             count = before - queue.tuples
-            for lease in freed:
-                lease.holders -= 1
-                if lease.holders == 0:
-                    self.used_bytes -= lease.nbytes
-            room_again = not self._has_room and self.used_bytes <= self.budget_bytes * LOW_WATER
-            if room_again:
-                self._has_room = True
+            room_again = self._free(freed)
         if room_again and self._on_room is not None:
             self._on_room()
         return coalesce(taken), count, len(freed)
+
+    def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
+        """Drop the first ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.
+
+        Gives what must still reach the box (time goes on also where tuples are dropped: a punctuation), how many tuples
+        were dropped, and how many trains left the queue whole.
+        """
+        with self._lock:
+            dropped, freed = self.queues[arc].expire(tuples, trains)
+            room_again = self._free(freed)
+        if room_again and self._on_room is not None:
+            self._on_room()
+        watermark_ns = max([t.watermark_ns for t in dropped], default=NO_WATERMARK)
+        left = [Train.empty(dropped[0].schema, watermark_ns)] if watermark_ns != NO_WATERMARK else []
+        return left, sum([t.count for t in dropped]), len(freed)
+
+    def _free(self, leases: list[Lease]) -> bool:
+        """Under the lock: give bytes back. True when that makes room again."""
+        for lease in leases:
+            lease.holders -= 1
+            if lease.holders == 0:
+                self.used_bytes -= lease.nbytes
+        if self._has_room or self.used_bytes > self.budget_bytes * LOW_WATER:
+            return False
+        self._has_room = True
+        return True
+
+
+def _dropped(queue: ArcQueue) -> Mapping[str, int]:
+    """Tuples dropped, by reason."""
+    if not queue.shed and not queue.expired:
+        return NOTHING
+    return {reason: n for reason, n in (("shed", queue.shed), ("expired", queue.expired)) if n}

@@ -31,7 +31,7 @@ class Lease:
 class ArcQueue:
     """FIFO of (train, lease). Owner: the storage manager, under its lock."""
 
-    __slots__ = ("dequeued", "enqueued", "entries", "nbytes", "shed", "tuples")
+    __slots__ = ("dequeued", "enqueued", "entries", "expired", "nbytes", "shed", "tuples")
 
     def __init__(self) -> None:
         self.entries: deque[tuple[Train, Lease]] = deque()
@@ -40,6 +40,7 @@ class ArcQueue:
         self.enqueued = 0  # tuples since the start
         self.dequeued = 0
         self.shed = 0
+        self.expired = 0  # dropped from the head: their deadline was out of reach
 
     def put(self, train: Train, lease: Lease) -> None:
         self.entries.append((train, lease))
@@ -76,10 +77,22 @@ class ArcQueue:
         self.dequeued += tuples - left
         return taken, freed
 
+    def expire(self, tuples: int, trains: int) -> tuple[list[Train], list[Lease]]:
+        """The first ``tuples`` tuples, exactly, as ``take`` gives them, but counted as expired."""
+        taken, freed = self.take(tuples, trains)
+        count = sum([t.count for t in taken])
+        if count < tuples and len(freed) < trains:  # the train after them has to be cut
+            more, last = self.take(tuples - count, trains - len(freed))
+            taken, freed = taken + more, freed + last
+            count = sum([t.count for t in taken])
+        self.dequeued -= count
+        self.expired += count
+        return taken, freed
+
     @property
     def residual(self) -> int:
         """What the arc's law leaves over; anything but 0 is a bug."""
-        return self.enqueued - self.dequeued - self.shed - self.tuples
+        return self.enqueued - self.dequeued - self.shed - self.expired - self.tuples
 
 
 def coalesce(trains: list[Train], target: int = 4 * COALESCE_BELOW) -> list[Train]:

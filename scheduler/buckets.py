@@ -1,0 +1,153 @@
+"""The p-tuple on a grid (P0 section 6.2): boxes in buckets, moved by a calendar queue when their time comes.
+
+The range of losses (slopes) is cut into g parts and that of slacks into s; all boxes of one cell count as equal and are
+taken in the order in which they came into it. From the graphs of its outputs a box has a table, made once, of the
+latencies at which it changes its cell. Latency grows by itself as time passes, so when a box is put into its cell, the
+moment of its next move is known, and waits in the calendar queue. A step costs the boxes that moved.
+
+A cell is a number: steeper losses come first, then shorter slacks; a bit is set in ``_filled`` for each cell with a
+box in it, and the lowest set bit is where to look.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from math import floor
+from typing import TYPE_CHECKING
+
+from scheduler.calendar_queue import CalendarQueue
+from scheduler.index import Index, Key
+
+if TYPE_CHECKING:
+    from scheduler.facts import Urgency
+    from scheduler.state import SchedulerState
+
+
+class Table:
+    """The cell of a box by latency: ``cells[i]`` left of ``edges_ns[i]``."""
+
+    __slots__ = ("cells", "edges_ns")
+
+    def __init__(self, edges_ns: list[int], cells: list[int]) -> None:
+        self.edges_ns = edges_ns
+        self.cells = cells
+
+
+def make_table(urgency: Urgency, grid: int, steepest: float, longest_ns: float) -> Table:
+    """Cut each piece of the graphs into cells. ``steepest`` and ``longest_ns`` are the ends of the two ranges."""
+    edges: list[int] = []
+    cells: list[int] = []
+    left = 0
+    for i, loss in enumerate(urgency.losses):
+        row = grid - 1 - _part(loss, steepest, grid)  # the steepest in row 0
+        if i == len(urgency.edges_ns):
+            cells.append(row * grid + grid - 1)  # no critical point any more: the longest slack
+            break
+        right = urgency.edges_ns[i]
+        if right <= left:  # over before a tuple can be there
+            continue
+        for part in range(_part(right - left, longest_ns, grid), 0, -1):
+            edges.append(right - floor(part * longest_ns / grid))
+            cells.append(row * grid + part)
+        edges.append(right)
+        cells.append(row * grid)
+        left = right
+    return Table(edges, cells)
+
+
+def _part(value: float, most: float, parts: int) -> int:
+    """Which of the equal parts of [0, most]."""
+    return min(parts - 1, int(value / most * parts)) if most > 0 else 0
+
+
+class Buckets(Index):
+    def __init__(self, state: SchedulerState, grid: int) -> None:
+        super().__init__(state)
+        self.grid = grid
+        boxes = len(state.network.boxes)
+        self._stamp = [0] * boxes
+        self._due_ns = [0] * boxes  # when the calendar queue will bring it up; 0: it will not
+        self._cell = [-1] * boxes  # -1: not listed
+        self._members: list[dict[int, None]] = [{} for _ in range(grid * grid)]
+        self._filled = 0
+        self._moves = CalendarQueue()
+        self.refresh()
+
+    def refresh(self) -> None:
+        urgency = self.state.facts.urgency
+        steepest = max((max(u.losses) for u in urgency), default=0.0)
+        longest_ns = max((_longest_ns(u.edges_ns) for u in urgency), default=0)
+        made: dict[int, Table] = {}
+        self._tables = []
+        for u in urgency:
+            if id(u) not in made:
+                made[id(u)] = make_table(u, self.grid, steepest, longest_ns)
+            self._tables.append(made[id(u)])
+        for box, cell in enumerate(self._cell):
+            if cell >= 0:
+                self.unlist(box)
+        super().refresh()
+
+    def list(self, box: int) -> None:
+        mean_ns = self.state.mean_arrival_ns(box)
+        table = self._tables[box]
+        at = bisect_right(table.edges_ns, self.now_ns - mean_ns)
+        cell = table.cells[at]
+        if at < len(table.edges_ns):
+            self._move_at(box, mean_ns + table.edges_ns[at])
+        if cell != self._cell[box]:
+            self._leave(box)
+            self._cell[box] = cell
+            self._members[cell][box] = None
+            self._filled |= 1 << cell
+
+    def _move_at(self, box: int, due_ns: int) -> None:
+        """Look at the box again then, or earlier if that is arranged: a queue that grows puts it off all the time, and
+        one look too many costs less than an entry for each train."""
+        if not self.now_ns < self._due_ns[box] <= due_ns:
+            self._due_ns[box] = due_ns
+            self._stamp[box] += 1
+            self._moves.put(due_ns, box, self._stamp[box])
+
+    def unlist(self, box: int) -> None:
+        self._leave(box)
+        self._cell[box] = -1
+
+    def _leave(self, box: int) -> None:
+        cell = self._cell[box]
+        if cell >= 0:
+            members = self._members[cell]
+            del members[box]
+            if not members:
+                self._filled &= ~(1 << cell)
+
+    def clock(self, now_ns: int) -> None:
+        self.now_ns = now_ns
+        for _, box, stamp in self._moves.pop_due(now_ns):
+            if stamp == self._stamp[box]:
+                self._due_ns[box] = 0
+                if self._cell[box] >= 0:
+                    self.list(box)
+
+    def best(self) -> int | None:
+        """The box that has been longest in the best cell that is not empty. True only after ``clock``."""
+        if not self._filled:
+            return None
+        cell = (self._filled & -self._filled).bit_length() - 1
+        return next(iter(self._members[cell]))
+
+    def urgency(self, box: int) -> Key:
+        return self._cell[box]
+
+
+def _longest_ns(edges_ns: Sequence[int]) -> int:
+    """The longest slack that a tuple can have: from its arrival, or from a critical point, to the next one."""
+    points = [0, *(e for e in edges_ns if e > 0)]
+    return max((b - a for a, b in pairwise(points)), default=0)
+
+
+def buckets(state: SchedulerState) -> Buckets:
+    assert isinstance(state.index, Buckets), "the state does not follow a policy that sorts into buckets"
+    return state.index

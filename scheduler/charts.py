@@ -1,0 +1,124 @@
+"""Progress charts: how the memory that a tuple takes falls as work is spent on it (Chain, VPipe).
+
+A chart starts at (0, 1) and has a point for each box of a path: the expected work spent so far, and the expected size
+that is left. At the end of the path the tuple leaves the engine: nothing is left. The lower envelope is drawn from the
+start: of all later points the one of the steepest descent is its next corner, and so on from there. Boxes between two
+corners form one segment and share its slope; running the steepest segment first sets memory free the fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+
+from catalog.network import Network
+
+Point = tuple[float, float]
+
+
+def lower_envelope(points: Sequence[Point]) -> list[int]:
+    """The corners, as positions in ``points``: the first, and from each the later one of the steepest descent."""
+    corners = [0]
+    while corners[-1] < len(points) - 1:
+        at = corners[-1]
+        x, y = points[at]
+        # On a tie the farther point: a segment is as long as it can be.
+        corners.append(max(range(at + 1, len(points)), key=lambda i: (_slope(x, y, points[i]), i)))
+    return corners
+
+
+def envelope_slopes(points: Sequence[Point]) -> list[float]:
+    """For each step from point to point, the descent of its segment of the envelope."""
+    corners = lower_envelope(points)
+    slopes: list[float] = []
+    for left, right in pairwise(corners):
+        slopes += [_slope(*points[left], points[right])] * (right - left)
+    return slopes
+
+
+def _slope(x: float, y: float, point: Point) -> float:
+    return (y - point[1]) / max(point[0] - x, 1e-9)
+
+
+def progress_chart(costs: Sequence[float], selectivities: Sequence[float], sizes: Sequence[float]) -> list[Point]:
+    """Of boxes in a row: cost of a tuple, selectivity, size of a tuple on the input of each."""
+    points = [(0.0, 1.0)]
+    spent, left = 0.0, 1.0
+    for i, (cost, selectivity) in enumerate(zip(costs, selectivities, strict=True)):
+        spent += left * cost
+        left *= selectivity
+        size = left * sizes[i + 1] / sizes[0] if i + 1 < len(sizes) else 0.0  # it leaves the engine
+        points.append((spent, size))
+    return points
+
+
+def chain_slopes(
+    network: Network, cost_ns: Sequence[float], arc_selectivity: Sequence[float], tuple_bytes: Sequence[float]
+) -> list[float]:
+    """By box: the steepest of its segments over the paths that lead through it."""
+    slopes = [0.0] * len(network.boxes)
+    for boxes, arcs in main_paths(network, arc_selectivity):
+        costs = [cost_ns[b] for b in boxes]
+        chart = progress_chart(costs, [arc_selectivity[a] for a in arcs], [tuple_bytes[b] for b in boxes])
+        for box, slope in zip(boxes, envelope_slopes(chart), strict=True):
+            slopes[box] = max(slopes[box], slope)
+    return slopes
+
+
+def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Paths that cover every box: the boxes, and the arc by which each is left.
+
+    A path goes on from a box by the arc that carries most; the other branches of a fan-out are paths of their own.
+    (Every path from every stream would be more than can be counted in a network of diamonds.)
+    """
+    onward: list[int | None] = []  # by box: the arc that carries most
+    for node in network.boxes:
+        arcs = list(chain.from_iterable(node.out_arcs))
+        onward.append(max(arcs, key=lambda a: (arc_selectivity[a], -a), default=None))
+    continued = {network.arcs[a].box for a in onward if a is not None}
+    paths = []
+    for node in network.boxes:
+        if node.number in continued and network.feeders[node.number]:
+            continue
+        boxes: list[int] = []
+        arcs = []
+        box: int | None = node.number
+        while box is not None:
+            boxes.append(box)
+            arc = onward[box]
+            if arc is None:
+                break
+            arcs.append(arc)
+            box = network.arcs[arc].box
+        # A box that nobody reads from drops what it makes: as good as leaving the engine.
+        paths.append((tuple(boxes), tuple(arcs)))
+    return paths
+
+
+def line_slopes(network: Network, cost_ns: Sequence[float], arc_flow: Sequence[float]) -> list[float]:
+    """By box: its slope when all boxes stand in one line and every tuple passes by those that it is not for."""
+    statistics = line_statistics(network, cost_ns, arc_flow)
+    points = [(0.0, 1.0)]
+    spent, left = 0.0, 1.0
+    for cost, selectivity in statistics:
+        spent += left * cost
+        left *= selectivity
+        points.append((spent, left))
+    return envelope_slopes(points)
+
+
+def line_statistics(network: Network, cost_ns: Sequence[float], arc_flow: Sequence[float]) -> list[tuple[float, float]]:
+    """Cost and selectivity of each box on the virtual line (P2, equation 1): averages over all tuples that pass.
+
+    What a stream brings is on the line from its start. The tuples of an output stay on it to its end, as in the paper;
+    a tuple on two arcs counts twice, for it is kept until both have taken it.
+    """
+    flowing = sum(arc_flow[a] for stream in network.streams for a in stream.arcs)
+    out = []
+    for node in network.boxes:
+        taken = sum(arc_flow[a] for a in node.in_arcs)
+        made = sum(arc_flow[a] for a in chain.from_iterable(node.out_arcs))
+        passed = max(flowing, 1e-12)
+        flowing = flowing - taken + made
+        out.append((cost_ns[node.number] * taken / passed, flowing / passed))
+    return out

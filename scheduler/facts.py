@@ -1,0 +1,242 @@
+"""What policies and traversals know about boxes: drawn from the statistics once, read many times.
+
+D(b) is what lies downstream of box b up to its outputs, b included. A policy asks for numbers over D(b) at every step,
+and they change only when the statistics do; so they are computed here, when first asked for, and thrown away as a whole
+when the statistics have moved (``Measured``). Plain lists: reading one float out of a numpy array costs more than the
+arithmetic done with it.
+
+Costs are nanoseconds. ``cost_ns`` is that of one tuple at the trains that the box gets now (the cost of the call is
+shared by its tuples); ``call_ns`` and ``tuple_ns`` are the two parts of a call, a + b*n.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from itertools import chain
+from math import ceil
+
+from catalog.load import LoadModel
+from catalog.network import Network
+from catalog.stats import Statistics
+from scheduler.charts import chain_slopes, line_slopes
+from scheduler.rates import output_rates
+
+INFINITE_NS = 2**62
+"""A time that never comes, as an integer: keys of one kind compare exactly and fast."""
+
+
+class Urgency:
+    """How utility falls with latency for the tuples of one box, over all the outputs that they reach.
+
+    ``edges_ns`` are the latencies of the tuples (now, at this box) at which a critical point of some output's graph is
+    reached, if they run through without further delay; ``losses[i]`` is what is lost a nanosecond left of
+    ``edges_ns[i]``, and right of the edge before. With several outputs losses add up, and the nearest edge counts.
+    """
+
+    __slots__ = ("edges_ns", "losses")
+
+    def __init__(self, edges_ns: tuple[int, ...], losses: tuple[float, ...]) -> None:
+        self.edges_ns = edges_ns  # whole: added to a time of day, a float would be off by hundreds of nanoseconds
+        self.losses = losses
+
+    def at(self, latency_ns: int) -> tuple[float, int]:
+        """What a nanosecond's wait loses, and the latency at the next critical point (infinite past the last)."""
+        i = bisect_right(self.edges_ns, latency_ns)
+        return self.losses[i], self.edges_ns[i] if i < len(self.edges_ns) else INFINITE_NS
+
+
+class Facts:
+    def __init__(self, network: Network, statistics: Statistics, load: LoadModel) -> None:
+        self.network = network
+        self._statistics = statistics
+        self._load = load
+        self._effective_ns = statistics.effective_cost_ns()
+        self._port_selectivity = statistics.port_selectivity.copy()
+        self._port_start: list[int] = statistics.port_start.tolist()
+        self.cost_ns: list[float] = self._effective_ns.tolist()
+        self.call_ns: list[float] = statistics.cost_per_call_ns.tolist()
+        self.tuple_ns: list[float] = statistics.cost_per_tuple_ns.tolist()
+        self.selectivity: list[float] = statistics.selectivity.tolist()
+        self.train_tuples: list[float] = statistics.train_tuples.tolist()
+        self.tuple_bytes: list[float] = statistics.tuple_bytes.tolist()
+
+    # -- along D(b) ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def downstream_ns(self) -> list[float]:
+        """C: the expected work that one tuple at b causes from b on, on all branches: c1 + s1 c2 + s1 s2 c3 ..."""
+        costs = self._load.coefficients(self._effective_ns, self._port_selectivity)
+        out: list[float] = costs.boxes.tolist()
+        return out
+
+    @cached_property
+    def arc_selectivity(self) -> list[float]:
+        """By arc: how many tuples a box puts there for one that it takes. Of a stream's arc: 1."""
+        flat = self._port_selectivity.tolist()
+        return [
+            1.0 if arc.source.box is None else flat[self._port_start[arc.source.box] + arc.source.port]
+            for arc in self.network.arcs
+        ]
+
+    @cached_property
+    def paths_ns(self) -> list[dict[int, float]]:
+        """By box: for each output that it reaches, how long the train that waits would take there, undelayed."""
+        paths: list[dict[int, float]] = [{} for _ in self.network.boxes]
+        for node in reversed(self.network.boxes):
+            own_ns = self.call_ns[node.number] + self.tuple_ns[node.number] * self.train_tuples[node.number]
+            reach = paths[node.number]
+            for a in chain.from_iterable(node.out_arcs):
+                arc = self.network.arcs[a]
+                if arc.output is not None:
+                    reach[arc.output] = max(own_ns, reach.get(arc.output, 0.0))
+                elif arc.box is not None:
+                    for output, ns in paths[arc.box].items():
+                        reach[output] = max(own_ns + ns, reach.get(output, 0.0))
+        return paths
+
+    @cached_property
+    def output_selectivity(self) -> list[float]:
+        """o_sel(b): tuples out of the network for one tuple at b, over all branches."""
+        out = [0.0] * len(self.network.boxes)
+        arc_selectivity = self.arc_selectivity
+        for node in reversed(self.network.boxes):
+            for a in chain.from_iterable(node.out_arcs):
+                arc = self.network.arcs[a]
+                out[node.number] += arc_selectivity[a] * (1.0 if arc.box is None else out[arc.box])
+        return out
+
+    @cached_property
+    def output_cost_ns(self) -> list[float]:
+        """What one tuple at the output costs when it is made of tuples at b: the sum of cost(k)/o_sel(k) over D(b).
+
+        Where D(b) is no path, each box of it counts once.
+        """
+        each = [c / s if s > 0 else float("inf") for c, s in zip(self.cost_ns, self.output_selectivity, strict=True)]
+        out = [0.0] * len(each)
+        for node in reversed(self.network.boxes):
+            fed = self.network.fed[node.number]
+            if len(fed) <= 1:
+                out[node.number] = each[node.number] + (out[fed[0]] if fed else 0.0)
+            else:
+                out[node.number] = sum(each[b] for b in self.downstream(node.number))
+        return out
+
+    def downstream(self, box: int) -> tuple[int, ...]:
+        """D(b) as boxes, ascending: each after all that feed it."""
+        seen = {box}
+        stack = [box]
+        while stack:
+            for fed in self.network.fed[stack.pop()]:
+                if fed not in seen:
+                    seen.add(fed)
+                    stack.append(fed)
+        return tuple(sorted(seen))
+
+    @cached_property
+    def memory_rate(self) -> list[float]:
+        """mem_rr(b): bytes set free in a nanosecond of b's work."""
+        return [
+            size * (1.0 - s) / max(c, 1e-9)
+            for size, s, c in zip(self.tuple_bytes, self.selectivity, self.cost_ns, strict=True)
+        ]
+
+    # -- what outputs ask for -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def deadline_ns(self) -> list[int]:
+        """By box: the tightest deadline of the outputs that it reaches, from a tuple's arrival on."""
+        outputs = self.network.outputs
+        return [
+            min((d for o in reach if (d := outputs[o].qos.deadline_ns) is not None), default=INFINITE_NS)
+            for reach in self.network.box_outputs
+        ]
+
+    @cached_property
+    def tightest_ns(self) -> int:
+        """The tightest deadline of the whole network."""
+        return min((o.qos.deadline_ns for o in self.network.outputs if o.qos.deadline_ns), default=INFINITE_NS)
+
+    @cached_property
+    def urgency(self) -> list[Urgency]:
+        known: dict[tuple[tuple[int, float], ...], Urgency] = {}
+        out = []
+        for paths in self.paths_ns:
+            key = tuple(sorted(paths.items()))
+            if key not in known:
+                known[key] = self._urgency(paths)
+            out.append(known[key])
+        return out
+
+    def _urgency(self, paths: dict[int, float]) -> Urgency:
+        """The graphs of these outputs, each moved left by the way that is still to go, added up."""
+        changes: dict[int, float] = {}
+        for output, ns in paths.items():
+            graph = self.network.outputs[output].qos.latency
+            if graph is None:
+                continue
+            before = 0.0
+            for (x, y), after in zip(graph.points, (*graph.points[1:], None), strict=True):
+                loss = 0.0 if after is None else (y - after[1]) / (after[0] - x)
+                edge = ceil(x - ns)
+                changes[edge] = changes.get(edge, 0.0) + loss - before
+                before = loss
+        edges = sorted(changes)
+        losses = [0.0]
+        for edge in edges:
+            # Sums and differences of slopes leave dust behind that must not look like a slope of its own.
+            loss = losses[-1] + changes[edge]
+            losses.append(loss if loss > 1e-9 * max(losses) else 0.0)
+        return Urgency(tuple(edges), tuple(losses))
+
+    # -- priorities that only the statistics move --------------------------------------------------------------------
+
+    @cached_property
+    def ideal_ns(self) -> list[float]:
+        """T by output: the sum of the costs on the way of a tuple that is emitted there.
+
+        Of several ways that meet in a union the dearest; of the two sides of a join both, for a joined tuple took both.
+        """
+        upto = [0.0] * len(self.network.boxes)
+        for node in self.network.boxes:
+            above = [upto[b] for b in self.network.feeders[node.number]]
+            joins = len(node.in_arcs) > 1 and node.kind != "union"
+            upto[node.number] = self.cost_ns[node.number] + (sum(above) if joins else max(above, default=0.0))
+        out = []
+        for output in self.network.outputs:
+            box = self.network.arcs[output.arc].source.box
+            out.append(max(upto[box] if box is not None else 0.0, 1e-9))
+        return out
+
+    @cached_property
+    def box_ideal_ns(self) -> list[float]:
+        """T by box: of the outputs that it reaches the shortest, which feels a wait most."""
+        return [min((self.ideal_ns[o] for o in reach), default=1e9) for reach in self.network.box_outputs]
+
+    @cached_property
+    def rate(self) -> list[float]:
+        """S/C: what HR ranks by."""
+        return output_rates(self.network, self.cost_ns, self.arc_selectivity, [1.0] * len(self.network.outputs))
+
+    @cached_property
+    def normalized_rate(self) -> list[float]:
+        """S/(C T): what HNR ranks by."""
+        weights = [1.0 / t for t in self.ideal_ns]
+        return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights)
+
+    @cached_property
+    def balanced_rate(self) -> list[float]:
+        """S/(C T^2): what BSD multiplies by the wait."""
+        weights = [1.0 / t**2 for t in self.ideal_ns]
+        return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights)
+
+    @cached_property
+    def chain_slope(self) -> list[float]:
+        """By box: the slope of its segment of the lower envelope."""
+        return chain_slopes(self.network, self.cost_ns, self.arc_selectivity, self.tuple_bytes)
+
+    @cached_property
+    def line_slope(self) -> list[float]:
+        """The same, when the whole network is one virtual line."""
+        rates = self._statistics.rate_per_s
+        return line_slopes(self.network, self.cost_ns, self._load.flow(rates, self._port_selectivity).arcs.tolist())

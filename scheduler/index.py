@@ -1,0 +1,168 @@
+"""What a policy keeps ordered between two decisions, so that a step costs what has moved and not what exists.
+
+A policy is a pure function; the structures that make it fast (heaps, clusters, buckets) stand on the state's side,
+behind ``SchedulerState.apply``, and the policy only reads their head. The state tells its index
+
+- ``changed(box)``: more or less waits for the box than before;
+- ``held(unit)`` and ``freed(unit)``: the unit's boxes may not or may again be chosen;
+- ``clock(now_ns)``: the time, before each decision;
+- ``refresh()``: the statistics have moved, and with them every priority;
+- ``claimed``, ``dispatched`` and ``finished``: what became of plans, for policies that learn from it.
+
+Only boxes for which something waits and whose unit is free are *listed*. Entries of heaps are never searched for: one
+that has become wrong is left behind under an old stamp and dropped when it comes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from scheduler.plan import Plan
+
+if TYPE_CHECKING:
+    from scheduler.state import SchedulerState
+
+Key = Any
+"""Whatever compares; the smallest is the most urgent."""
+
+
+class Index:
+    """Knows which boxes are listed. What comes of it is for those who inherit."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self.state = state
+        self.now_ns = 0
+        self._waiting_in: list[dict[int, None]] = [{} for _ in state.unit_boxes]  # boxes with something to do, by unit
+        for unit, boxes in enumerate(state.unit_boxes):
+            self._waiting_in[unit] = {b: None for b in boxes if state.waiting[b]}
+
+    # -- told by the state -------------------------------------------------------------------------------------------
+
+    def changed(self, box: int) -> None:
+        unit = self.state.unit_of[box]
+        waiting = self._waiting_in[unit]
+        if self.state.waiting[box]:
+            waiting[box] = None
+            if not self.state.held[unit]:
+                self.list(box)
+        elif waiting.pop(box, self) is not self and not self.state.held[unit]:
+            self.unlist(box)
+
+    def held(self, unit: int) -> None:
+        for box in self._waiting_in[unit]:
+            self.unlist(box)
+
+    def freed(self, unit: int) -> None:
+        for box in self._waiting_in[unit]:
+            self.list(box)
+
+    def clock(self, now_ns: int) -> None:
+        self.now_ns = now_ns
+
+    def refresh(self) -> None:
+        """List everything anew: priorities have moved."""
+        for unit in self.state.ready:
+            self.freed(unit)
+
+    def claimed(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
+        """Tuples were taken for the plan that is dispatched next."""
+
+    def expired(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
+        """Tuples were dropped: their time was over."""
+
+    def dispatched(self, plan: Plan) -> None: ...
+
+    def finished(self, plan: Plan) -> None: ...
+
+    # -- for who inherits --------------------------------------------------------------------------------------------
+
+    def list(self, box: int) -> None:
+        """The box may be chosen, or what waits for it has changed."""
+
+    def unlist(self, box: int) -> None:
+        """The box may not be chosen any more."""
+
+    def urgency(self, box: int) -> Key:
+        """For comparing the boxes of one unit: the smallest first."""
+        return self.state.head_ns(box)
+
+
+class Ranking(Index):
+    """A heap by a key that holds until something moves at the box, or until a time that the key itself names.
+
+    ``key(state, box, now_ns)`` gives the key and until when it holds.
+    """
+
+    def __init__(
+        self, state: SchedulerState, key: Callable[[SchedulerState, int, int], tuple[Key, int | None]]
+    ) -> None:
+        super().__init__(state)
+        self._key = key
+        boxes = len(state.network.boxes)
+        self._stamp = [0] * boxes
+        self._keys: list[Key] = [None] * boxes  # None: not listed
+        self._heap: list[tuple[Key, int, int]] = []  # key, box, stamp
+        self._moves: list[tuple[int, int, int]] = []  # when, box, stamp: its key must be made anew
+        self._listed = 0
+        self.refresh()
+
+    def list(self, box: int) -> None:
+        key, until_ns = self._key(self.state, box, self.now_ns)
+        before = self._keys[box]
+        if key == before:
+            return
+        self._listed += before is None
+        self._keys[box] = key
+        stamp = self._stamp[box] = self._stamp[box] + 1
+        heappush(self._heap, (key, box, stamp))
+        if until_ns is not None:
+            heappush(self._moves, (until_ns, box, stamp))
+
+    def unlist(self, box: int) -> None:
+        if self._keys[box] is not None:
+            self._keys[box] = None
+            self._stamp[box] += 1
+            self._listed -= 1
+
+    def clock(self, now_ns: int) -> None:
+        """Make keys anew whose time is over, and bring an entry to the head that is true."""
+        self.now_ns = now_ns
+        moves, stamp = self._moves, self._stamp
+        while moves and moves[0][0] <= now_ns:
+            _, box, mark = heappop(moves)
+            if mark == stamp[box]:
+                self._keys[box] = None
+                self._listed -= 1
+                self.list(box)
+        heap = self._heap
+        while heap and heap[0][2] != stamp[heap[0][1]]:
+            heappop(heap)
+        if len(heap) > 4 * self._listed + 64 or len(moves) > 4 * self._listed + 64:
+            self._compact()
+
+    def refresh(self) -> None:
+        for unit in self.state.ready:
+            for box in self._waiting_in[unit]:
+                self.unlist(box)
+        super().refresh()
+
+    def best(self) -> int | None:
+        """The most urgent box. True only after ``clock``."""
+        return self._heap[0][1] if self._heap else None
+
+    def urgency(self, box: int) -> Key:
+        return self._keys[box]
+
+    def _compact(self) -> None:
+        stamp = self._stamp
+        self._heap = [e for e in self._heap if e[2] == stamp[e[1]]]
+        self._moves = [e for e in self._moves if e[2] == stamp[e[1]]]
+        heapify(self._heap)
+        heapify(self._moves)
+
+
+def ranking(state: SchedulerState) -> Ranking:
+    assert isinstance(state.index, Ranking), "the state does not follow a policy that ranks"
+    return state.index

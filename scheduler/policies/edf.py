@@ -1,0 +1,26 @@
+"""EDF, earliest deadline first: one task at a time (P4: TAAT)."""
+
+from __future__ import annotations
+
+from scheduler.batches import deadline_key
+from scheduler.index import Index, Ranking, ranking
+from scheduler.plan import Plan
+from scheduler.state import SchedulerState
+from scheduler.traversal import expand
+
+WHEN = "few tuples with hard deadlines; every tuple pays for a step of its own"
+NEEDS = ("deadlines",)
+INSTEAD = "fcfs"
+
+
+def index(state: SchedulerState) -> Index:
+    return Ranking(state, deadline_key)
+
+
+def edf(state: SchedulerState, now_ns: int) -> Plan | None:
+    box = ranking(state).best()
+    if box is None:
+        return None
+    waiting = [a for a in state.network.boxes[box].in_arcs if state.arcs[a].entries]
+    oldest = min(waiting, key=lambda a: (state.arcs[a].entries[0].first_arrival_ns, a))
+    return Plan(expand(state, state.unit_of[box]).steps, {oldest: 1})

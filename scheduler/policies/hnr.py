@@ -1,0 +1,27 @@
+"""HNR, highest normalized rate: output for work, over what a tuple of the query takes at best (P1, equation 3).
+
+V = S / (C T). Running x before y delays the tuples of y by C_x, which costs S_y C_x / T_y in slowdown; the order that
+costs less is the one with the higher V first.
+"""
+
+from __future__ import annotations
+
+from scheduler.index import Index, Key, Ranking, ranking
+from scheduler.plan import Plan
+from scheduler.state import SchedulerState
+from scheduler.traversal import expand
+
+WHEN = "queries that differ in cost: the least mean slowdown, each judged by what it would take alone"
+
+
+def index(state: SchedulerState) -> Index:
+    return Ranking(state, key)
+
+
+def key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
+    return (-state.facts.normalized_rate[box], state.head_ns(box)), None
+
+
+def hnr(state: SchedulerState, now_ns: int) -> Plan | None:
+    box = ranking(state).best()
+    return None if box is None else expand(state, state.unit_of[box])

@@ -1,0 +1,28 @@
+"""VPipe: the whole network as one virtual line, and Chain on the line (P2 section 3).
+
+On the line every tuple passes by the boxes that it is not for, so selectivities and costs are averages over all tuples
+that pass (equation 1), and one lower envelope orders boxes of different branches and inputs. Among the boxes of one
+segment the oldest tuple goes first: that keeps many inputs in the order of time, which is what the line is for.
+"""
+
+from __future__ import annotations
+
+from scheduler.index import Index, Key, Ranking, ranking
+from scheduler.plan import Plan
+from scheduler.state import SchedulerState
+from scheduler.traversal import expand
+
+WHEN = "as chain, where streams are joined or shared: inputs that wait for each other move together"
+
+
+def index(state: SchedulerState) -> Index:
+    return Ranking(state, key)
+
+
+def key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
+    return (-state.facts.line_slope[box], state.head_ns(box)), None
+
+
+def vpipe(state: SchedulerState, now_ns: int) -> Plan | None:
+    box = ranking(state).best()
+    return None if box is None else expand(state, state.unit_of[box])

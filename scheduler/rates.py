@@ -1,0 +1,44 @@
+"""Output rates with sharing: what HR, HNR and BSD rank boxes by.
+
+A segment is what lies from a box to an output. Its rate is what it gives over what it costs: S/C, where S counts the
+tuples that come out for one that goes in, and C is the expected work that it causes. A weight by output makes HNR (1/T)
+and BSD (1/T^2) of it.
+
+A box that several segments share would be dragged down by its poorest branch if all were counted. So its branches are
+ranked by their own rate and added greedily while the rate of the whole does not fall: the tuples of the rich branches
+are why the box should run, and the poor ones run when they get there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from catalog.network import Network
+
+
+def output_rates(
+    network: Network, cost_ns: Sequence[float], arc_selectivity: Sequence[float], weights: Sequence[float]
+) -> list[float]:
+    """By box: weighted tuples out for a nanosecond of work, over the branches that are worth it."""
+    gain = [0.0] * len(network.boxes)  # weighted tuples out for one tuple in, over the branches chosen
+    work = [0.0] * len(network.boxes)  # nanoseconds that they cost
+    for node in reversed(network.boxes):
+        branches: list[tuple[float, float]] = []
+        for a in chain.from_iterable(node.out_arcs):
+            arc, share = network.arcs[a], arc_selectivity[a]
+            if arc.output is not None:
+                branches.append((share * weights[arc.output], 0.0))
+            elif arc.box is not None:
+                branches.append((share * gain[arc.box], share * work[arc.box]))
+        gain[node.number], work[node.number] = best_branches(max(cost_ns[node.number], 1e-9), branches)
+    return [g / w for g, w in zip(gain, work, strict=True)]
+
+
+def best_branches(shared: float, branches: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Gain and work of a shared cost with the branches (gain, work) that raise its rate."""
+    gain, work = 0.0, shared
+    for more, extra in sorted(branches, key=lambda b: b[0] / b[1] if b[1] > 0 else float("inf"), reverse=True):
+        if (gain + more) * work >= gain * (work + extra):
+            gain, work = gain + more, work + extra
+    return gain, work
