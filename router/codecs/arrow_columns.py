@@ -6,7 +6,7 @@ socket. Strings become codes: the distinct ones are interned, and a table maps A
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from router.codecs.values import MisfitError, finite, scale
 from storage.train import Array, Mask, Train, constant_ns, tidy_valid
 
 Arrow = Any  # a pyarrow Array; its stubs do not follow its kernels
+Unquote = Callable[[list[bytes]], list[str]]
 _ZERO = np.zeros(1, np.int32)
 
 
@@ -33,7 +34,7 @@ def values(array: Arrow) -> Array:
     return out
 
 
-def distinct(array: Arrow) -> tuple[list[str], Array]:
+def distinct(array: Arrow) -> tuple[list[Any], Array]:
     """The distinct strings of an array, and for each row its place among them (0 where it is NULL)."""
     if not hasattr(array, "dictionary"):
         array = array.dictionary_encode()
@@ -47,9 +48,12 @@ def distinct(array: Arrow) -> tuple[list[str], Array]:
     return array.dictionary.take(used).to_pylist(), places.astype(np.int32, copy=False)
 
 
-def text_train(intake: Intake, arrays: Sequence[Arrow | None], arrival_ns: int) -> Train:
+def text_train(
+    intake: Intake, arrays: Sequence[Arrow | None], arrival_ns: int, unquote: Unquote | None = None
+) -> Train:
     """Columns that a text reader has parsed: doubles for both float types, integers in the source's unit or times for
-    timestamps. None for a column that is not there. Raises MisfitError under the rules of values.py."""
+    timestamps. None for a column that is not there; ``unquote`` turns distinct strings as they stand in the text into
+    what they mean. Raises MisfitError under the rules of values.py."""
     count = next(len(a) for a in arrays if a is not None)
     columns: list[Array] = []
     valid: list[Mask | None] = []
@@ -66,7 +70,7 @@ def text_train(intake: Intake, arrays: Sequence[Arrow | None], arrival_ns: int) 
         valid.append(flags)
         if f.type is Type.STRING:
             strings, codes = distinct(array)
-            texts.append(strings)
+            texts.append(strings if unquote is None else unquote(strings))
             columns.append(codes)
         else:
             columns.append(_fixed(f, array, intake.ns_per_unit))

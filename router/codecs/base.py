@@ -91,6 +91,7 @@ class Intake:
     unit: str = "ns"  # of timestamps that come as integers
     line_bytes: int = 1024**2
     batch_bytes: int = 16 * 1024**2
+    columnar_bytes: int | None = None  # from which size on a block is decoded by columns; None: the codec knows
     strings: Strings = field(default_factory=Strings)
 
     @property

@@ -21,7 +21,7 @@ from router.codecs.base import Intake
 from router.codecs.values import MisfitError
 from storage.train import Train
 
-FAST_BYTES = 16 * 1024
+COLUMNAR_BYTES = 16 * 1024
 
 ARROW_TYPES: dict[Type, Any] = {
     Type.BOOLEAN: pa.bool_(),
@@ -43,6 +43,7 @@ class ArrowCsv:
     def __init__(self, intake: Intake, names: list[str]) -> None:
         self._intake = intake
         self._names = names
+        self._from_bytes = COLUMNAR_BYTES if intake.columnar_bytes is None else intake.columnar_bytes
         self._wanted = [f.name for f in intake.schema if f.name in names]
         self._times = [f.name for f in intake.schema if f.type is Type.TIMESTAMP and f.name in names]
         self._has_integers = any(f.type.is_integer or f.type is Type.TIMESTAMP for f in intake.schema)
@@ -54,7 +55,7 @@ class ArrowCsv:
 
     def decode(self, data: bytes, arrival_ns: int) -> Train | None:
         """A train of all lines, or None: decode it carefully."""
-        if len(data) < FAST_BYTES or not self._wanted or not self._is_plain(data):
+        if len(data) < self._from_bytes or not self._wanted or not self._is_plain(data):
             return None
         try:
             kinds = self._time_kinds(data)

@@ -29,6 +29,7 @@ import orjson
 
 from catalog.schema import Schema
 from router.codecs.base import Intake, Reason, Received, Reject
+from router.codecs.ndjson_columns import Layouts
 from router.codecs.rejects import Rejects
 from router.codecs.text import interleave, pieces
 from router.codecs.values import MISSING, MisfitError, make_train, refuse
@@ -45,6 +46,7 @@ class NdjsonDecoder:
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._framer = LineFramer(intake.line_bytes)
+        self._layouts = Layouts(intake)
         self.received = 0
 
     def receive(self, data: bytes, arrival_ns: int) -> Received:
@@ -64,7 +66,7 @@ class NdjsonDecoder:
         return out
 
     def _block(self, block: Block, arrival_ns: int, out: Received) -> None:
-        train = self._quickly(block.data, arrival_ns)
+        train = self._layouts.decode(block.data, arrival_ns) or self._quickly(block.data, arrival_ns)
         if train is None:
             self._carefully(block, arrival_ns, out)
         else:

@@ -66,7 +66,8 @@ def make_train(intake: Intake, columns: Sequence[list[Any]], arrival_ns: int) ->
                 raise MisfitError
             types.discard(NoneType)
             flags = np.array([v is not None for v in values], np.bool_)
-            fill = _FILL.get(f.type, 0)
+            # Under NULL stands some value of the column, so that a column of ISO texts stays one of texts.
+            fill = next((v for v in values if v is not None), _FILL.get(f.type, 0))
             values = [fill if v is None else v for v in values]
         if not types <= _TYPES[f.type]:
             raise MisfitError
