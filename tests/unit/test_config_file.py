@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.build import read_network
 from catalog.config.models import NetworkFile, TrainSize
@@ -251,3 +254,20 @@ def test_nested_parameters_have_hints_too() -> None:
 def test_nothing_is_read_from_the_models_that_the_file_did_not_say() -> None:
     assert NetworkFile().streams == {}
     assert NetworkFile().engine.data_dir is None
+
+
+WORDS = ["null", "[]", "{}", "true", "5", "-1", "''", "a.b", "trades", "big", "[big, big]", "${X}", "1s", "*x", ".nan"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from([*WORDS, "", ":", ",", "{", "}", "\n"])), max_size=4))
+def test_a_mangled_file_is_refused_in_order(edits: list[tuple[int, str]]) -> None:
+    """Any token replaced by any other: a network or problems with places, and no other exception."""
+    tokens = re.findall(r"\w+|\W", GOOD + "engine: {workers: 2, memory: 64MiB}\nscheduler: {train: {tuples: 5}}\n")
+    for at, word in edits:
+        tokens[at % len(tokens)] = word
+    try:
+        found = list(read_network("".join(tokens) + "\n", KINDS, {}).warnings)
+    except NetworkError as error:
+        found = list(error.problems)
+        assert not all(p.warning for p in found)  # noqa: PT017 - about what was raised
+    assert all(p.message and p.line >= 1 and p.column >= 1 for p in found)
