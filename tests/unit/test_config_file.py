@@ -269,5 +269,5 @@ def test_a_mangled_file_is_refused_in_order(edits: list[tuple[int, str]]) -> Non
         found = list(read_network("".join(tokens) + "\n", KINDS, {}).warnings)
     except NetworkError as error:
         found = list(error.problems)
-        assert not all(p.warning for p in found)  # noqa: PT017 - about what was raised
+        assert not all(p.warning for p in found)
     assert all(p.message and p.line >= 1 and p.column >= 1 for p in found)
