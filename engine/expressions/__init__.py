@@ -1,12 +1,27 @@
 """SQL scalar expressions: text in, typed numpy kernels out.
 
-    price = compile_expression("price * size > 100000", schema)
-    mask = price.mask(Scope(train))
+    big = compile_expression("price * size > 100000", schema)
+    mask = big.mask(Scope(train))
 """
 
 from __future__ import annotations
 
+from engine.expressions.aggregate_names import AGGREGATES
+from engine.expressions.aggregates import AggregateCall, AggregatedExpression, split_aggregates
 from engine.expressions.expression import Expression, compile_expression, share
+from engine.expressions.functions import FUNCTIONS
 from engine.expressions.vector import Mask, Scope, Vector
 
-__all__ = ["Expression", "Mask", "Scope", "Vector", "compile_expression", "share"]
+__all__ = [
+    "AGGREGATES",
+    "FUNCTIONS",
+    "AggregateCall",
+    "AggregatedExpression",
+    "Expression",
+    "Mask",
+    "Scope",
+    "Vector",
+    "compile_expression",
+    "share",
+    "split_aggregates",
+]

@@ -40,12 +40,15 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
     if op in ("%", "div"):
         return folded(_remainder(left, right, kind) if op == "%" else _integral_divide(left, right))
     left, right = operands(left, right, kind)
-    keys = sorted((left.key, right.key)) if op in _COMMUTATIVE else [left.key, right.key]
-    key = f"({keys[0]} {op} {keys[1]})"
     if kind.is_integer:
-        return folded(_integer(op, key, left, right, kind))
+        return arithmetic_integer(op, left, right, kind)
     run = _apply(_UFUNCS[op], left, right)
-    return folded(Node(key, kind, run, (left, right), noisy=True))
+    return folded(Node(_key(op, left, right), kind, run, (left, right), noisy=True))
+
+
+def _key(op: str, left: Node, right: Node) -> str:
+    keys = sorted((left.key, right.key)) if op in _COMMUTATIVE else [left.key, right.key]
+    return f"({keys[0]} {op} {keys[1]})"
 
 
 def negate(node: Node) -> Node:
@@ -102,7 +105,12 @@ def _apply(ufunc: Ufunc, left: Node, right: Node) -> Run:
 # -- integers -------------------------------------------------------------------------------------------------------
 
 
-def _integer(op: str, key: str, left: Node, right: Node, kind: Type) -> Node:
+def arithmetic_integer(op: str, left: Node, right: Node, kind: Type) -> Node:
+    """+ - * of integers, timestamps and intervals, whose columns are all integers; the result is a ``kind``."""
+    return folded(_integer(_key(op, left, right), op, left, right, kind))
+
+
+def _integer(key: str, op: str, left: Node, right: Node, kind: Type) -> Node:
     reach = _reach(op, left.value_range, right.value_range)
     low, high = INTEGER_RANGE[kind]
     if low <= reach[0] and reach[1] <= high:

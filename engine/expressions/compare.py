@@ -14,8 +14,8 @@ import numpy as np
 from catalog.schema import Type
 from engine.expressions.coerce import Refusal, operands, wider
 from engine.expressions.logic import is_null
-from engine.expressions.node import Node, Run, constant, folded
-from engine.expressions.pools import pair_run, same_pool_codes, text_table_run
+from engine.expressions.node import MONTHS, ColumnTest, Node, Run, constant, folded
+from engine.expressions.pools import merged, pair_run, text_table_run
 from engine.expressions.vector import Array, Mask, Scope, Vector, both_valid
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -44,8 +44,13 @@ def compare(op: str, left: Node, right: Node) -> Node:
     if left.constant is not None or (right.constant is None and right.key < left.key):
         op, left, right = FLIPPED[op], right, left  # a constant stands right; else the order of keys decides
     key = f"({left.key} {op} {right.key})"
-    run = _text_run(op, left, right) if left.type is Type.STRING else _value_run(op, left, right)
-    return folded(Node(key, Type.BOOLEAN, run, (left, right)))
+    if left.type is Type.STRING:
+        return folded(Node(key, Type.BOOLEAN, _text_run(op, left, right), (left, right)))
+    node = folded(Node(key, Type.BOOLEAN, _value_run(op, left, right), (left, right)))
+    if left.field is not None and right.constant is not None:
+        ufunc, flip = _ufunc(op, left, right)
+        node.test = ColumnTest(left.field, ufunc, right.constant.values[0], flip)
+    return node
 
 
 def null_safe_equal(left: Node, right: Node) -> Node:
@@ -78,6 +83,8 @@ def comparable(op: str, left: Node, right: Node) -> tuple[Node, Node]:
         kind = a or b or Type.BOOLEAN
         return (constant(None, kind) if a is None else left), (constant(None, kind) if b is None else right)
     if a is b:
+        if a is MONTHS:
+            raise Refusal("months have no length to compare")
         return left, right
     if a.is_numeric and b.is_numeric:
         return operands(left, right, wider(a, b))
@@ -92,15 +99,9 @@ def comparable(op: str, left: Node, right: Node) -> tuple[Node, Node]:
 
 
 def _value_run(op: str, left: Node, right: Node) -> Run:
-    ufunc = _UFUNCS[op]
-    floats = left.type in (Type.FLOAT, Type.DOUBLE) or right.type in (Type.FLOAT, Type.DOUBLE)
-    left_nan, right_nan = floats and _may_nan(left), floats and _may_nan(right)
-    if left_nan and right_nan:
+    if _may_nan(left) and _may_nan(right):
         return _nan_run(op, left, right)
-    # with NaN on one side only, > and >= are true for a NaN on the left, < and <= for one on the right
-    flip = (left_nan and op in (">", ">=")) or (right_nan and op in ("<", "<="))
-    if flip:
-        ufunc = _OPPOSITE[op]
+    ufunc, flip = _ufunc(op, left, right)
     if right.constant is not None:
         fixed = right.constant.values
 
@@ -117,6 +118,15 @@ def _value_run(op: str, left: Node, right: Node) -> Run:
         return Vector(np.logical_not(out, out) if flip else out, both_valid(x, y))
 
     return run
+
+
+def _ufunc(op: str, left: Node, right: Node) -> tuple[Any, bool]:
+    """The numpy function, and whether its answer is to be flipped; NaN may be on one side only.
+
+    With NaN on one side > and >= are true for a NaN on the left, < and <= for one on the right.
+    """
+    flip = (_may_nan(left) and op in (">", ">=")) or (_may_nan(right) and op in ("<", "<="))
+    return (_OPPOSITE[op] if flip else _UFUNCS[op]), flip
 
 
 def _may_nan(node: Node) -> bool:
@@ -172,7 +182,8 @@ def _text_run(op: str, left: Node, right: Node) -> Run:
 
     def run(scope: Scope) -> Vector:
         x, y = left.run(scope), right.run(scope)
-        return Vector(ufunc(x.values, same_pool_codes(x, y)), both_valid(x, y))
+        codes, _ = merged((x, y))
+        return Vector(ufunc(codes[0], codes[1]), both_valid(x, y))
 
     return run
 

@@ -1,4 +1,9 @@
-"""Syntax tree to nodes: names looked up, types checked, constants folded, every refusal with its place."""
+"""Syntax tree to nodes: names looked up, types checked, constants folded, every refusal with its place.
+
+The tree is sqlglot's, and sqlglot parses far more than is meant here. So every kind of node that is taken stands in one
+table with the arguments that are understood; a node that is not there, or has an argument more, is refused. Nothing is
+passed over in silence.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +14,35 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from catalog.errors import ExpressionError
-from catalog.schema import Schema, Type
+from catalog.schema import Field, Schema, Type
+from engine.expressions.aggregate_names import AGGREGATE_NAMES
 from engine.expressions.arithmetic import arithmetic, negate
+from engine.expressions.bits import bitwise, inverted, shifted
+from engine.expressions.casts import cast
 from engine.expressions.coerce import Refusal
 from engine.expressions.compare import compare, null_safe_equal
+from engine.expressions.conditional import case
+from engine.expressions.functions import FUNCTIONS
+from engine.expressions.intervals import interval_arithmetic, interval_literal, negated_interval
 from engine.expressions.logic import conjunction, is_null, is_truth, negation
-from engine.expressions.node import INTEGER_RANGE, Node, constant
+from engine.expressions.membership import between, member
+from engine.expressions.node import INTEGER_RANGE, INTERVAL, MONTHS, Node, constant
 from engine.expressions.parse import offset_of
+from engine.expressions.patterns import like, rlike
+from engine.expressions.text import concat, trim
+from engine.expressions.times import extract
 from engine.expressions.vector import Scope, Vector
 
-_ARITHMETIC: dict[type[exp.Expression], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.Mod: "%",
-    exp.IntDiv: "div",
-}
-_COMPARISON: dict[type[exp.Expression], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.GT: ">",
-    exp.LTE: "<=",
-    exp.GTE: ">=",
+_TYPES = {
+    "BOOLEAN": Type.BOOLEAN,
+    "INT": Type.INT,
+    "BIGINT": Type.BIGINT,
+    "FLOAT": Type.FLOAT,
+    "DOUBLE": Type.DOUBLE,
+    "TEXT": Type.STRING,
+    "TIMESTAMPTZ": Type.TIMESTAMP,
+    "TIMESTAMP": Type.TIMESTAMP,
+    "TIMESTAMPLTZ": Type.TIMESTAMP,
 }
 
 
@@ -46,57 +56,68 @@ class Compiler:
 
     def build(self, tree: exp.Expression) -> Node:
         """The node of a syntax tree."""
-        kind = type(tree)
+        taken = _TAKEN.get(type(tree))
+        if taken is None:
+            self.fail(tree, f"{_describe(tree)} cannot be used in an expression")
+        handler, understood = taken
+        for name, value in tree.args.items():
+            if value and name not in understood and name not in _HARMLESS:
+                self.fail(tree, f"{_describe(tree)} with {name} cannot be used in an expression")
         try:
-            if kind in _ARITHMETIC:
-                return arithmetic(_ARITHMETIC[kind], self.build(tree.this), self.build(tree.expression))
-            if kind in _COMPARISON:
-                return compare(_COMPARISON[kind], self.build(tree.this), self.build(tree.expression))
-            handler = _HANDLERS.get(kind)
-            if handler is None:
-                self.fail(tree, f"{_describe(tree)} cannot be used in an expression")
-            return handler(self, tree)
+            node = handler(self, tree)
+            return negation(node) if tree.args.get("negate") else node
         except Refusal as refusal:
             self.fail(tree, refusal.message, refusal.hint)
 
     def fail(self, tree: exp.Expression, message: str, hint: str = "") -> NoReturn:
         raise ExpressionError(message, self.text, offset_of(tree), hint)
 
+    def both(self, tree: exp.Expression) -> tuple[Node, Node]:
+        return self.build(tree.this), self.build(tree.expression)
+
     # -- leaves -----------------------------------------------------------------------------------------------------
 
-    def column(self, tree: exp.Expression) -> Node:
-        name = ".".join(part.name for part in tree.parts) if isinstance(tree, exp.Column) else tree.name
-        if not isinstance(tree.this, exp.Identifier):
-            self.fail(tree, f"{_describe(tree.this)} cannot be used in an expression")
+    def column(self, tree: exp.Column) -> Node:
+        parts = tree.parts
+        if not all(isinstance(part, exp.Identifier) for part in parts):
+            self.fail(tree, "* can be used in count(*) only")
+        name = ".".join(part.name for part in parts)
         found = self.resolve(name)
         if found is None:
-            self.fail(tree, f"no field {name}", did_you_mean(name, self.schema.names))
+            hint = did_you_mean(name, self.schema.names)
+            if name.lower() in ("current_timestamp", "current_date", "localtimestamp"):
+                hint = "the clock is not read in expressions: a replay would give another answer"
+            self.fail(tree, f"no field {name}", hint)
         self.fields.add(found)
-        field = self.schema[found]
-        return Node(_quoted(found), field.type, column_run(found), nullable=field.nullable)
+        return self.field_node(self.schema[found])
+
+    def field_node(self, field: Field) -> Node:
+        return Node(f"`{field.name}`", field.type, column_run(field.name), nullable=field.nullable)
 
     def resolve(self, name: str) -> str | None:
-        """A field by its whole name, else the only one that ends in ``.name``, else the same in any case."""
-        names = self.schema.names
+        """A field by its whole name, else the only one that ends in ``.name``, else either in any case, as Spark."""
         if name in self.schema:
             return name
-        tails = [n for n in names if n.endswith("." + name)]
-        if len(tails) > 1:
-            raise Refusal(f"{name} is ambiguous: {', '.join(tails)}")
-        return tails[0] if tails else None
+        for fold in (str, str.lower):
+            wanted = fold(name)
+            found = [n for n in self.schema.names if fold(n) == wanted or fold(n).endswith("." + wanted)]
+            if len(found) > 1:
+                raise Refusal(f"{name} is ambiguous: {', '.join(found)}")
+            if found:
+                return found[0]
+        return None
 
-    def literal(self, tree: exp.Expression) -> Node:
-        if tree.is_string:
-            return constant(tree.this, Type.STRING)
-        return number(tree.this)
+    def literal(self, tree: exp.Literal) -> Node:
+        return constant(tree.this, Type.STRING) if tree.is_string else number(tree.this)
 
-    def negative(self, tree: exp.Expression) -> Node:
+    def negative(self, tree: exp.Neg) -> Node:
         inner = tree.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
             return number("-" + inner.this)  # so that -2147483648 is an int and -9223372036854775808 exists
-        return negate(self.build(inner))
+        node = self.build(inner)
+        return negated_interval(node) if node.type in (INTERVAL, MONTHS) else negate(node)
 
-    # -- logic ------------------------------------------------------------------------------------------------------
+    # -- operators --------------------------------------------------------------------------------------------------
 
     def chain(self, tree: exp.Expression) -> Node:
         """AND or OR: the left-deep chain is unrolled in a loop, because it may be thousands long."""
@@ -109,15 +130,82 @@ class Compiler:
                 stack.extend((part.expression, part.this))
             else:
                 parts.append(self.build(part))
-        return conjunction("and" if kind is exp.And else "or", parts)
+        try:
+            return conjunction("and" if kind is exp.And else "or", parts)
+        except Refusal as refusal:
+            self.fail(tree, refusal.message, refusal.hint)
 
-    def is_(self, tree: exp.Expression) -> Node:
+    def is_(self, tree: exp.Is) -> Node:
         what = tree.expression
         if isinstance(what, exp.Null):
             return is_null(self.build(tree.this))
         if isinstance(what, exp.Boolean):
             return is_truth(self.build(tree.this), bool(what.this))
         self.fail(tree, "IS takes NULL, NOT NULL, TRUE or FALSE")
+
+    def in_(self, tree: exp.In) -> Node:
+        if not tree.expressions:
+            self.fail(tree, "IN takes a list of values, as in x in (1, 2)")
+        return member(self.build(tree.this), [self.build(item) for item in tree.expressions])
+
+    def like(self, tree: exp.Expression) -> Node:
+        """LIKE and ILIKE, with or without ESCAPE around them."""
+        escape, inner = "\\", tree
+        if isinstance(tree, exp.Escape):
+            inner, mark = tree.this, tree.expression
+            if not isinstance(inner, exp.Like | exp.ILike) or not isinstance(mark, exp.Literal):
+                self.fail(tree, "ESCAPE belongs to LIKE and takes one character in quotes")
+            escape = mark.this
+        node = like(*self.both(inner), escape, fold=isinstance(inner, exp.ILike))
+        return negation(node) if inner is not tree and inner.args.get("negate") else node
+
+    def case(self, tree: exp.Case) -> Node:
+        subject = tree.this
+        branches: list[tuple[Node, Node]] = []
+        for branch in tree.args.get("ifs") or ():
+            condition = self.build(branch.this)
+            if subject is not None:
+                condition = compare("=", self.build(subject), condition)
+            branches.append((condition, self.build(branch.args["true"])))
+        default = tree.args.get("default")
+        return case(branches, None if default is None else self.build(default))
+
+    def cast(self, tree: exp.Expression) -> Node:
+        to = tree.args["to"]
+        kind = _TYPES.get(to.this.name) if isinstance(to, exp.DataType) and not to.expressions else None
+        if kind is None:
+            self.fail(tree, f"there is no type {to.sql('spark').lower()}", f"the types are {', '.join(Type)}")
+        inner = tree.this
+        node = cast(self.build(inner), kind, strict=bool(tree.args.get("safe")))
+        if type(tree) is exp.Cast and isinstance(inner, exp.Literal) and node.is_null:  # timestamp '...'
+            self.fail(tree, f"{inner.this!r} is not a {kind}")
+        return node
+
+    def interval(self, tree: exp.Interval) -> Node:
+        return interval_literal(tree)
+
+    # -- functions --------------------------------------------------------------------------------------------------
+
+    def call(self, tree: exp.Anonymous) -> Node:
+        name = tree.name.lower()
+        function = FUNCTIONS.get(name)
+        if function is None:
+            if name in AGGREGATE_NAMES:
+                self.fail(tree, f"{name} is an aggregate; it belongs into the select of an aggregate box")
+            self.fail(tree, f"no function {name}", did_you_mean(name, FUNCTIONS))
+        args = tree.expressions
+        if not function.least <= len(args) <= function.most:
+            self.fail(tree, f"{name} takes {function.arity}, not {len(args)}: {function.signature}")
+        return function.build([self.build(arg) for arg in args])
+
+    def named(self, name: str, *trees: exp.Expression | None) -> Node:
+        """A function that has a syntax of its own."""
+        return FUNCTIONS[name].build([self.build(tree) for tree in trees if tree is not None])
+
+    def trim(self, tree: exp.Trim) -> Node:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(tree.args.get("position") or "").upper(), "trim")
+        chars = tree.args.get("expression")
+        return trim(name, [self.build(part) for part in (chars, tree.this) if part is not None])
 
 
 def number(text: str) -> Node:
@@ -149,32 +237,94 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else ""
 
 
-def _quoted(name: str) -> str:
-    return f"`{name}`"
-
-
 def _describe(tree: exp.Expression) -> str:
     if isinstance(tree, exp.Subquery | exp.Select | exp.Exists) or tree.find(exp.Select):
         return "a subquery"
-    if isinstance(tree, exp.Lambda):
-        return "a lambda"
-    return type(tree).__name__.lower()
+    names = {exp.Lambda: "a lambda", exp.Star: "*", exp.Dot: "an access with a dot", exp.Bracket: "an access with [ ]"}
+    return names.get(type(tree), type(tree).__name__.lower())
+
+
+def _arithmetic(op: str) -> Handler:
+    def handler(compiler: Compiler, tree: exp.Expression) -> Node:
+        left, right = compiler.both(tree)
+        node = interval_arithmetic(op, left, right)
+        return node if node is not None else arithmetic(op, left, right)
+
+    return handler
+
+
+def _binary(function: Callable[[Node, Node], Node]) -> Handler:
+    return lambda compiler, tree: function(*compiler.both(tree))
+
+
+def _operator(function: Callable[[str, Node, Node], Node], op: str) -> Handler:
+    return lambda compiler, tree: function(op, *compiler.both(tree))
 
 
 Handler = Callable[[Compiler, Any], Node]
-_HANDLERS: dict[type[exp.Expression], Handler] = {
-    exp.Column: Compiler.column,
-    exp.Literal: Compiler.literal,
-    exp.Boolean: lambda compiler, tree: constant(bool(tree.this), Type.BOOLEAN),
-    exp.Null: lambda compiler, tree: constant(None, None),
-    exp.Paren: lambda compiler, tree: compiler.build(tree.this),
-    exp.Neg: Compiler.negative,
-    exp.And: Compiler.chain,
-    exp.Or: Compiler.chain,
-    exp.Not: lambda compiler, tree: negation(compiler.build(tree.this)),
-    exp.Is: Compiler.is_,
-    exp.NullSafeEQ: lambda compiler, tree: null_safe_equal(compiler.build(tree.this), compiler.build(tree.expression)),
-    exp.NullSafeNEQ: lambda compiler, tree: negation(
-        null_safe_equal(compiler.build(tree.this), compiler.build(tree.expression))
+_PAIR = frozenset({"this", "expression"})
+_ONE = frozenset({"this"})
+_LIST = frozenset({"this", "expressions"})
+_HARMLESS = frozenset({"negate", "safe", "typed", "_type", "coalesce", "is_string", "quoted"})
+_TAKEN: dict[type[exp.Expression], tuple[Handler, frozenset[str]]] = {
+    exp.Column: (Compiler.column, frozenset({"this", "table", "db", "catalog"})),
+    exp.Literal: (Compiler.literal, _ONE),
+    exp.RawString: (lambda compiler, tree: constant(tree.this, Type.STRING), _ONE),
+    exp.Boolean: (lambda compiler, tree: constant(bool(tree.this), Type.BOOLEAN), _ONE),
+    exp.Null: (lambda compiler, tree: constant(None, None), frozenset()),
+    exp.Paren: (lambda compiler, tree: compiler.build(tree.this), _ONE),
+    exp.Neg: (Compiler.negative, _ONE),
+    exp.Add: (_arithmetic("+"), _PAIR),
+    exp.Sub: (_arithmetic("-"), _PAIR),
+    exp.Mul: (_arithmetic("*"), _PAIR),
+    exp.Div: (_arithmetic("/"), _PAIR),
+    exp.Mod: (_arithmetic("%"), _PAIR),
+    exp.IntDiv: (_arithmetic("div"), _PAIR),
+    exp.EQ: (_operator(compare, "="), _PAIR),
+    exp.NEQ: (_operator(compare, "<>"), _PAIR),
+    exp.LT: (_operator(compare, "<"), _PAIR),
+    exp.GT: (_operator(compare, ">"), _PAIR),
+    exp.LTE: (_operator(compare, "<="), _PAIR),
+    exp.GTE: (_operator(compare, ">="), _PAIR),
+    exp.NullSafeEQ: (_binary(null_safe_equal), _PAIR),
+    exp.NullSafeNEQ: (_binary(lambda left, right: negation(null_safe_equal(left, right))), _PAIR),
+    exp.BitwiseAnd: (_operator(bitwise, "&"), _PAIR),
+    exp.BitwiseOr: (_operator(bitwise, "|"), _PAIR),
+    exp.BitwiseXor: (_operator(bitwise, "^"), _PAIR),
+    exp.BitwiseNot: (lambda compiler, tree: inverted(compiler.build(tree.this)), _ONE),
+    exp.BitwiseLeftShift: (_operator(shifted, "<<"), _PAIR),
+    exp.BitwiseRightShift: (_operator(shifted, ">>"), _PAIR),
+    exp.And: (Compiler.chain, _PAIR),
+    exp.Or: (Compiler.chain, _PAIR),
+    exp.Not: (lambda compiler, tree: negation(compiler.build(tree.this)), _ONE),
+    exp.Is: (Compiler.is_, _PAIR),
+    exp.In: (Compiler.in_, _LIST),
+    exp.Between: (
+        lambda compiler, tree: between(*(compiler.build(tree.args[name]) for name in ("this", "low", "high"))),
+        frozenset({"this", "low", "high"}),
+    ),
+    exp.Like: (Compiler.like, _PAIR),
+    exp.ILike: (Compiler.like, _PAIR),
+    exp.Escape: (Compiler.like, _PAIR),
+    exp.RegexpLike: (_binary(rlike), _PAIR),
+    exp.Case: (Compiler.case, frozenset({"this", "ifs", "default"})),
+    exp.Cast: (Compiler.cast, frozenset({"this", "to"})),
+    exp.TryCast: (Compiler.cast, frozenset({"this", "to"})),
+    exp.Interval: (Compiler.interval, frozenset({"this", "unit"})),
+    exp.DPipe: (_binary(lambda left, right: concat([left, right])), _PAIR),
+    exp.Concat: (lambda compiler, tree: concat([compiler.build(part) for part in tree.expressions]), _LIST),
+    exp.Anonymous: (Compiler.call, _LIST),
+    exp.Trim: (Compiler.trim, frozenset({"this", "expression", "position"})),
+    exp.Substring: (
+        lambda compiler, tree: compiler.named("substring", tree.this, tree.args.get("start"), tree.args.get("length")),
+        frozenset({"this", "start", "length"}),
+    ),
+    exp.StrPosition: (
+        lambda compiler, tree: compiler.named("locate", tree.args["substr"], tree.this, tree.args.get("position")),
+        frozenset({"this", "substr", "position"}),
+    ),
+    exp.Extract: (
+        lambda compiler, tree: extract(tree.this.name, compiler.build(tree.expression)),
+        _PAIR,
     ),
 }

@@ -11,7 +11,7 @@ from catalog.errors import ExpressionError
 from catalog.schema import Schema, Type
 from engine.expressions import node as nodes
 from engine.expressions.compile import Compiler
-from engine.expressions.node import Node
+from engine.expressions.node import INTERVAL, MONTHS, Node
 from engine.expressions.parse import parse
 from engine.expressions.vector import Mask, Scope, Vector, stretch
 
@@ -35,6 +35,11 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r}: {self.type}{'?' if self.nullable else ''})"
+
+    @property
+    def test(self) -> ColumnTest | None:
+        """The whole predicate as one comparison of a column with a constant, when it is nothing more."""
+        return self.node.test
 
     def evaluate(self, scope: Scope) -> Vector:
         """The values for every tuple of the train, full length."""
@@ -69,15 +74,19 @@ def compile_expression(text: str, schema: Schema, *, expect: Type | None = None)
     compiler = Compiler(text, schema)
     tree = parse(text)
     node = compiler.build(tree)
-    return finish(compiler, tree, node, expect)
+    return finish(compiler, node, expect)
 
 
-def finish(compiler: Compiler, tree: object, node: Node, expect: Type | None) -> Expression:
+def finish(compiler: Compiler, node: Node, expect: Type | None) -> Expression:
+    """The expression of a compiled node, once its type suits the place."""
     text = compiler.text
     if node.type is None:
         if expect is None:
             raise ExpressionError("a bare NULL has no type here", text, 0, "write cast(null as ...)")
         node = nodes.constant(None, expect)
+    if node.type in (INTERVAL, MONTHS):
+        hint = "compare it with an interval, add it to a timestamp, or subtract unix_millis(...) of both"
+        raise ExpressionError("an interval cannot be a column", text, 0, hint)
     if expect is not None and node.type is not expect:
         raise ExpressionError(f"a {expect} is expected here, this is {node.type}", text, 0)
     return Expression(text, node, frozenset(compiler.fields))

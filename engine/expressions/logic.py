@@ -10,7 +10,8 @@ not have looked at makes no error: ``b <> 0 and a / b > 1`` counts no division b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -50,12 +51,15 @@ def conjunction(op: str, nodes: Sequence[Node]) -> Node:
     return folded(Node(key, Type.BOOLEAN, run, tuple(kept), mask=mask))
 
 
-def _limited(scope: Scope, node: Node, rows: Mask) -> Vector:
-    """Run a fallible operand; only ``rows`` count errors."""
+T = TypeVar("T")
+
+
+def limited(scope: Scope, run: Callable[[Scope], T], rows: Mask) -> T:
+    """Run something fallible; only ``rows`` count errors."""
     before = scope.active
     scope.active = rows if before is None else rows & before
     try:
-        return node.run(scope)
+        return run(scope)
     finally:
         scope.active = before
 
@@ -90,7 +94,7 @@ def _and_run(nodes: Sequence[Node]) -> Run:
         for node in rest:
             if node.fallible:  # looked at unless the left side is false
                 open_rows = out.values if out.valid is None else out.values | ~out.valid
-                out = _and(out, _limited(scope, node, open_rows))
+                out = _and(out, limited(scope, node.run, open_rows))
             else:
                 out = _and(out, node.run(scope))
         return out
@@ -106,7 +110,7 @@ def _or_run(nodes: Sequence[Node]) -> Run:
         for node in rest:
             if node.fallible:  # looked at unless the left side is true
                 open_rows = ~out.values if out.valid is None else ~(out.values & out.valid)
-                out = _or(out, _limited(scope, node, open_rows))
+                out = _or(out, limited(scope, node.run, open_rows))
             else:
                 out = _or(out, node.run(scope))
         return out

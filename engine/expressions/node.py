@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,42 @@ Run = Callable[[Scope], Vector]
 RunMask = Callable[[Scope], "Mask | None"]
 Range = tuple[int, int]
 
-INTEGER_RANGE: dict[Type, Range] = {Type.INT: (-(2**31), 2**31 - 1), Type.BIGINT: (-(2**63), 2**63 - 1)}
+
+
+class _Interval:
+    """A type that exists only inside expressions, so it is no member of Type; every check for a real type fails on it."""
+
+    is_numeric = False
+    is_integer = False
+    dtype = np.dtype(np.int64)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+INTERVAL = cast(Type, _Interval("interval"))  # nanoseconds: what lies between two timestamps
+MONTHS = cast(Type, _Interval("interval of months"))  # calendar months, which have no length
+
+_INT64 = (-(2**63), 2**63 - 1)
+INTEGER_RANGE: dict[Type, Range] = {
+    Type.INT: (-(2**31), 2**31 - 1),
+    Type.BIGINT: _INT64,
+    Type.TIMESTAMP: _INT64,
+    INTERVAL: _INT64,
+    MONTHS: (-(2**31), 2**31 - 1),
+}
+
+
+class ColumnTest(NamedTuple):
+    """``column op constant`` on plain values: what a fused chain can do on the raw column, without a scope."""
+
+    field: str
+    ufunc: Any
+    value: Any  # a numpy scalar
+    flip: bool  # the mask is the opposite of what the ufunc says
 
 
 class Node:
@@ -35,12 +70,14 @@ class Node:
         "children",
         "constant",  # its one value as a vector of length 1, when it is the same for every row
         "fallible",  # may add to null_errors
+        "field",  # the name, when it is a plain column
         "key",  # canonical text, equal for equal meaning
         "mask",
         "noisy",  # may set floating-point flags: numpy must be told not to warn
         "nullable",
         "range",  # for integers: no value lies outside; spares overflow checks
         "run",
+        "test",  # this predicate as a ColumnTest, when it is nothing more
         "type",  # None for a bare NULL, which takes the type of its surroundings
     )
 
@@ -68,6 +105,8 @@ class Node:
         self.can_nan = can_nan
         self.range = range
         self.constant: Vector | None = None
+        self.field: str | None = None
+        self.test: ColumnTest | None = None
         self.mask: RunMask = mask if mask is not None else self._plain_mask
 
     def _plain_mask(self, scope: Scope) -> Mask | None:
@@ -121,7 +160,7 @@ def constant_vector(vector: Vector, type: Type | None) -> Node:
     value = node.value
     node.can_nan = isinstance(value, float) and value != value
     node.key = f"null:{type}" if value is None else f"{value!r}:{type}"
-    if type is not None and type.is_integer:
+    if type in INTEGER_RANGE:
         node.range = (value, value) if value is not None else (0, 0)
     if type is Type.BOOLEAN and value is not None:
         node.mask = _never if not value else _always
@@ -163,6 +202,7 @@ def share(roots: Iterable[Node]) -> None:
         for node in root.walk():
             if node.children and node.constant is None and seen[node.key] > 1 and not _is_memoised(node):
                 node.run = _memoised(node.key, node.run, node.fallible)
+                node.mask = _memoised_mask(node)
 
 
 def _count(root: Node, seen: Counter[str]) -> None:
@@ -186,6 +226,25 @@ def _memoised(key: str, inner: Run, fallible: bool) -> Run:
 
     run.memoised = True  # type: ignore[attr-defined]
     return run
+
+
+def _memoised_mask(node: Node) -> RunMask:
+    """AND and OR have masks that do not come by ``run``; those are remembered too."""
+    inner = node.mask
+    if getattr(inner, "__func__", None) is Node._plain_mask:
+        return inner
+    key, fallible = f"mask of {node.key}", node.fallible
+
+    def mask(scope: Scope) -> Mask | None:
+        found = scope.memo.get(key)
+        if found is None:
+            out = inner(scope)
+            if out is None or (fallible and scope.active is not None):
+                return out
+            found = scope.memo[key] = Vector(out)
+        return found.values
+
+    return mask
 
 
 def _is_memoised(node: Node) -> bool:

@@ -35,6 +35,9 @@ _SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR
 class AuroraSql(Spark):
     """Spark's lexer and operators without anything that is not a scalar expression."""
 
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012  a quote doubled is a quote, as in Spark 4
+
     class Parser(Spark.parser_class):  # type: ignore[misc,name-defined]
         FUNCTIONS: dict[str, object] = {}  # noqa: RUF012  (sqlglot reads it as a class attribute)
         FUNCTION_PARSERS = {  # noqa: RUF012

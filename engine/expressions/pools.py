@@ -21,10 +21,11 @@ import numpy as np
 
 from catalog.schema import Type
 from engine.expressions.node import Node, Run
-from engine.expressions.vector import Array, Mask, Scope, Vector, both_valid
+from engine.expressions.vector import Array, Mask, Scope, Vector
 from storage.strings import StringPool
 
 MAX_TABLES = 256
+MAX_MERGES = 16
 MAX_TABLE_BYTES = 32 * 2**20
 
 TextFunction = Callable[[str], Any]
@@ -115,33 +116,53 @@ def pair_run(key: str, function: Callable[[str, str], Any], type: Type, left: No
 RowsFunction = Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]
 
 
-def distinct_vector(args: Sequence[Vector], function: RowsFunction, type: Type) -> Vector:
-    """A function of several columns, computed for each distinct combination of values in this train."""
-    valid: Mask | None = None
-    for arg in args:
+def distinct_vector(args: Sequence[Vector], function: RowsFunction, type: Type, *, nulls: bool = False) -> Vector:
+    """A function of several columns, computed for each distinct combination of values in this train.
+
+    NULL in one argument makes NULL, unless ``nulls``: then the function is given None and decides.
+    """
+    columns = [_identities(arg, nulls) for arg in args]
+    code = columns[0] if len(columns) == 1 else _combined(columns)
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    rows = list(zip(*[_python_values(arg, first, nulls) for arg in args], strict=True))
+    pool = StringPool() if type is Type.STRING else None
+    values, valid = encode(list(function(rows)), type, pool)
+    out_valid = None if valid is None else valid[inverse]
+    for arg in () if nulls else args:
         if arg.valid is not None:
-            valid = arg.valid if valid is None else valid & arg.valid
-    columns = np.broadcast_arrays(*[arg.values for arg in args])
-    code = np.zeros(columns[0].shape[0], np.int64)
+            out_valid = arg.valid if out_valid is None else out_valid & arg.valid
+    return Vector(values[inverse], out_valid, pool)
+
+
+def _identities(arg: Vector, nulls: bool) -> Array:
+    """Integers that are equal where the values are the same; the bits of floats, for -0.0 is not written as 0.0."""
+    values = arg.values
+    if values.dtype.kind == "f":
+        values = values.view(f"i{values.dtype.itemsize}")
+    if nulls and arg.valid is not None:
+        _, position = np.unique(values, return_inverse=True)
+        return np.where(arg.valid, position, -1)
+    return values
+
+
+def _combined(columns: Sequence[Array]) -> Array:
+    code = np.zeros(1, np.int64)
     for column in columns:
         distinct, position = np.unique(column, return_inverse=True)
-        code = code * np.int64(len(distinct)) + position
-        _, code = np.unique(code, return_inverse=True)  # dense again, so that the product never overflows
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    rows = list(zip(*[_python_values(arg, column[first]) for arg, column in zip(args, columns, strict=True)], strict=True))
-    pool = StringPool() if type is Type.STRING else None
-    values, out_valid = encode(list(function(rows)), type, pool)
-    if out_valid is not None:
-        taken = out_valid[inverse]
-        valid = taken if valid is None else taken & valid
-    return Vector(values[inverse], valid, pool)
+        _, code = np.unique(code * len(distinct) + position, return_inverse=True)  # dense again: never overflows
+    return code
 
 
-def _python_values(arg: Vector, values: Array) -> list[Any]:
-    if arg.pool is None:
-        return list(values.tolist())
-    texts = arg.pool.values or [""]
-    return [texts[code] for code in values.tolist()]
+def _python_values(arg: Vector, at: Array, nulls: bool) -> list[Any]:
+    index = at if arg.values.shape[0] > 1 else np.zeros_like(at)
+    values = arg.values[index].tolist()
+    if arg.pool is not None:
+        texts = arg.pool.values or [""]
+        values = [texts[code] for code in values]
+    if nulls and arg.valid is not None:
+        flags = arg.valid[index if arg.valid.shape[0] > 1 else np.zeros_like(at)].tolist()
+        values = [value if ok else None for value, ok in zip(values, flags, strict=True)]
+    return values
 
 
 def encode(results: Sequence[Any], type: Type, pool: StringPool | None) -> tuple[Array, Mask | None]:
@@ -154,17 +175,54 @@ def encode(results: Sequence[Any], type: Type, pool: StringPool | None) -> tuple
     return (pool.encode(results) if pool is not None else np.array(results, type.dtype)), valid
 
 
-def same_pool_codes(x: Vector, y: Vector) -> Array:
-    """The codes of ``y`` in the pool of ``x``; -1 for strings that are not there."""
-    source, target = y.pool, x.pool
-    assert source is not None and target is not None
-    if source is target:
-        return y.values
-    used = np.unique(y.values)
-    table = np.full(max(1, len(source)), -1, np.int32)
-    if len(source):
-        table[used] = [target.find(source.values[code]) for code in used.tolist()]
-    return table.take(y.values)
+class Merge:
+    """Several pools brought together in one, each with a table of its codes there; extended as they grow."""
+
+    __slots__ = ("_lock", "pool", "sources", "tables")
+
+    def __init__(self, sources: Sequence[StringPool]) -> None:
+        self.sources = tuple(sources)  # held, so that their identities stay theirs
+        self.pool = StringPool()
+        self.tables: tuple[Array, ...] = tuple(np.empty(0, np.int32) for _ in sources)
+        self._lock = threading.Lock()
+
+    def current(self) -> tuple[Array, ...]:
+        tables = self.tables
+        for table, source in zip(tables, self.sources, strict=True):
+            if table.shape[0] < len(source) or not table.shape[0]:
+                with self._lock:
+                    return self._extend()
+        return tables
+
+    def _extend(self) -> tuple[Array, ...]:
+        extended: list[Array] = []
+        for table, source in zip(self.tables, self.sources, strict=True):
+            fresh = source.values[table.shape[0] :]
+            extended.append(np.concatenate([table, self.pool.encode(fresh)]) if fresh else table)
+        self.tables = tuple(extended)
+        # a pool of nothing belongs to a column of NULLs, whose codes are 0; that must be inside a table, but is not kept
+        return tuple(t if t.shape[0] else np.zeros(1, np.int32) for t in extended)
+
+
+def merged(vectors: Sequence[Vector]) -> tuple[list[Array], StringPool | None]:
+    """The values of several vectors, comparable with one another: strings become codes of one pool."""
+    first = vectors[0].pool
+    if first is None or all(v.pool is first for v in vectors):
+        return [v.values for v in vectors], first
+    pools: dict[int, StringPool] = {}
+    for vector in vectors:
+        assert vector.pool is not None
+        pools[id(vector.pool)] = vector.pool
+    home = max(pools.values(), key=len)  # kept with the largest: that is a stream's pool, and not a literal's
+    merges: dict[tuple[int, ...], Merge] = home.attach("merges", dict)
+    key = tuple(pools)
+    merge = merges.get(key)
+    if merge is None:
+        if len(merges) >= MAX_MERGES:
+            merges.pop(next(iter(merges)), None)
+        merge = merges.setdefault(key, Merge(list(pools.values())))
+    by_pool = dict(zip(key, merge.current(), strict=True))
+    return [by_pool[id(v.pool)].take(v.values) for v in vectors], merge.pool
 
 
 def _filled(valid: Mask | None, count: int) -> Mask:
@@ -177,4 +235,3 @@ def _blank(x: Vector, type: Type) -> Vector:
     return Vector(np.zeros(x.values.shape[0], type.dtype), valid, StringPool() if type is Type.STRING else None)
 
 
-__all__ = ["Table", "both_valid", "distinct_vector", "pair_run", "same_pool_codes", "table_of", "text_table_run"]

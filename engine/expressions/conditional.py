@@ -1,0 +1,215 @@
+"""CASE, IF, COALESCE, NULLIF, GREATEST, LEAST: choosing between columns.
+
+Every branch is computed for all rows and the rows choose; there is no saving in computing a branch for some rows of a
+train. What a branch fails on is counted only for the rows that take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from catalog.schema import Type
+from engine.expressions.casts import cast
+from engine.expressions.coerce import Refusal, common
+from engine.expressions.compare import compare
+from engine.expressions.logic import boolean, is_null, limited, negation
+from engine.expressions.node import Node, Run, constant, folded
+from engine.expressions.pools import distinct_vector, merged
+from engine.expressions.signatures import MANY, Function
+from engine.expressions.vector import Array, Mask, Scope, Vector
+from storage.strings import StringPool
+
+_YES = np.ones(1, np.bool_)
+Pick = Callable[[Vector, Vector], Vector]
+
+
+def choose(condition: Node, yes: Node, no: Node) -> Node:
+    """IF: ``yes`` where the condition is true, ``no`` where it is false or NULL."""
+    return case([(condition, yes)], no, what="if")
+
+
+def case(branches: Sequence[tuple[Node, Node]], default: Node | None, what: str = "case") -> Node:
+    """The value of the first branch whose condition is true, else the default, which is NULL if not given."""
+    default = default if default is not None else constant(None, None)
+    kind = common(what, [*(value for _, value in branches), default])
+    if kind is None:
+        return constant(None, None)
+    kept: list[tuple[Node, Node]] = []
+    default = cast(default, kind)
+    for condition, value in branches:
+        condition = boolean(what, condition)
+        if condition.is_null or (condition.constant is not None and not condition.value):
+            continue
+        if condition.constant is not None:
+            default = cast(value, kind)
+            break
+        kept.append((condition, cast(value, kind)))
+    if not kept:
+        return default
+    values = [value for _, value in kept] + [default]
+    conditions = [condition for condition, _ in kept]
+    key = f"case({', '.join(f'{c.key}: {v.key}' for c, v in kept)}, {default.key})"
+    nullable = any(value.nullable for value in values)
+    can_nan = any(value.can_nan for value in values)
+    children = (*conditions, *values)
+    node = Node(key, kind, _case_run(conditions, values), children, nullable=nullable, can_nan=can_nan)
+    return folded(node)
+
+
+def _case_run(conditions: Sequence[Node], values: Sequence[Node]) -> Run:
+    careful = any(node.fallible for node in (*conditions[1:], *values))
+    pairs = tuple(zip(conditions, values, strict=False))
+    default = values[-1]
+
+    def run(scope: Scope) -> Vector:
+        masks: list[Mask] = []
+        vectors: list[Vector] = []
+        open_rows: Mask | None = None  # rows that no branch has taken; kept only when errors are to be counted
+        last = default
+        for condition, value in pairs:
+            mask = condition.mask(scope) if open_rows is None else limited(scope, condition.mask, open_rows)
+            if mask is None:
+                last = value
+                break
+            masks.append(mask)
+            taken = mask if open_rows is None else mask & open_rows
+            vectors.append(limited(scope, value.run, taken) if careful else value.run(scope))
+            if careful:
+                open_rows = ~mask if open_rows is None else open_rows & ~mask
+        vectors.append(last.run(scope) if open_rows is None else limited(scope, last.run, open_rows))
+        return _selected(masks, vectors)
+
+    return run
+
+
+def _selected(masks: Sequence[Mask], vectors: Sequence[Vector]) -> Vector:
+    arrays, pool = merged(vectors)
+    values = arrays[-1]
+    for at in range(len(masks) - 1, -1, -1):  # backwards, so that the first true condition has the last word
+        values = np.where(masks[at], arrays[at], values)
+    if all(v.valid is None for v in vectors):
+        return Vector(values, None, pool)
+    flags = [_YES if v.valid is None else v.valid for v in vectors]
+    valid = flags[-1]
+    for at in range(len(masks) - 1, -1, -1):
+        valid = np.where(masks[at], flags[at], valid)
+    return Vector(values, valid, pool)
+
+
+def coalesce(nodes: Sequence[Node], what: str = "coalesce") -> Node:
+    """The first value that is not NULL."""
+    kind = common(what, nodes)
+    if kind is None:
+        return constant(None, None)
+    parts: list[Node] = []
+    for node in nodes:
+        node = cast(node, kind)
+        if not node.is_null:
+            parts.append(node)
+        if not node.nullable:
+            break
+    if len(parts) < 2:
+        return parts[0] if parts else constant(None, kind)
+    first, rest = parts[0], tuple(parts[1:])
+
+    def run(scope: Scope) -> Vector:
+        out = first.run(scope)
+        for node in rest:
+            if out.valid is None:
+                break
+            other = limited(scope, node.run, ~out.valid) if node.fallible else node.run(scope)
+            arrays, pool = merged((out, other))
+            valid = None if other.valid is None else out.valid | other.valid
+            out = Vector(np.where(out.valid, arrays[0], arrays[1]), valid, pool)
+        return out
+
+    key = f"coalesce({', '.join(node.key for node in parts)})"
+    return folded(Node(key, kind, run, tuple(parts), nullable=parts[-1].nullable))
+
+
+def nullif(args: Sequence[Node]) -> Node:
+    left, right = args
+    if left.type is None:
+        return left
+    return choose(compare("=", left, right), constant(None, left.type), left)
+
+
+def extreme(name: str, nodes: Sequence[Node]) -> Node:
+    """GREATEST or LEAST: NULLs are passed over, NaN is greater than every number."""
+    kind = common(name, nodes, strings=False)
+    if kind is None:
+        return constant(None, None)
+    nodes = [cast(node, kind) for node in nodes]
+    key = f"{name}({', '.join(sorted(node.key for node in nodes))})"
+    nullable = all(node.nullable for node in nodes)
+    pick = _text_pick(name) if kind is Type.STRING else _value_pick(name)
+    first, rest = nodes[0], tuple(nodes[1:])
+
+    def run(scope: Scope) -> Vector:
+        out = first.run(scope)
+        for node in rest:
+            out = pick(out, node.run(scope))
+        return out
+
+    return folded(Node(key, kind, run, tuple(nodes), nullable=nullable))
+
+
+def _value_pick(name: str) -> Pick:
+    # maximum gives NaN when there is one, fmin the other operand: both are Spark's order
+    ufunc = np.maximum if name == "greatest" else np.fmin
+
+    def pick(x: Vector, y: Vector) -> Vector:
+        return _either(x, y, (x.values, y.values), ufunc(x.values, y.values), None)
+
+    return pick
+
+
+def _text_pick(name: str) -> Pick:
+    choice = max if name == "greatest" else min
+
+    def pick(x: Vector, y: Vector) -> Vector:
+        best = distinct_vector((x, y), lambda rows: [choice(row) for row in rows], Type.STRING)
+        arrays, pool = merged((x, y, Vector(best.values, None, best.pool)))
+        return _either(x, y, (arrays[0], arrays[1]), arrays[2], pool)
+
+    return pick
+
+
+def _either(x: Vector, y: Vector, sides: tuple[Array, Array], best: Array, pool: StringPool | None) -> Vector:
+    """``best`` where both have a value, else the one that has."""
+    if x.valid is None and y.valid is None:
+        return Vector(best, None, pool)
+    left = _YES if x.valid is None else x.valid
+    right = _YES if y.valid is None else y.valid
+    values = np.where(left & right, best, np.where(left, sides[0], sides[1]))
+    valid = None if x.valid is None or y.valid is None else left | right
+    return Vector(values, valid, pool)
+
+
+def _nvl2(args: Sequence[Node]) -> Node:
+    return choose(negation(is_null(args[0])), args[1], args[2])
+
+
+def _zero_null(args: Sequence[Node]) -> Node:
+    if args[0].type is not None and not args[0].type.is_numeric:
+        raise Refusal(f"zeroifnull takes a number, not {args[0].type}")
+    return coalesce([args[0], constant(0, Type.INT)], "zeroifnull")
+
+
+FUNCTIONS = (
+    Function("if", "if(condition, x, y)", "x where the condition is true, else y", lambda a: choose(*a), 3, 3),
+    Function("coalesce", "coalesce(x, ...)", "the first that is not NULL", coalesce, 1, MANY),
+    Function("nvl", "nvl(x, y)", "x, or y where x is NULL", coalesce, 2, 2, ("ifnull",)),
+    Function("nvl2", "nvl2(x, y, z)", "y where x is not NULL, else z", _nvl2, 3, 3),
+    Function("nullif", "nullif(x, y)", "NULL where x = y, else x", nullif, 2, 2),
+    Function(
+        "nullifzero", "nullifzero(x)", "NULL where x = 0, else x", lambda a: nullif([a[0], constant(0, Type.INT)]), 1, 1
+    ),
+    Function("zeroifnull", "zeroifnull(x)", "0 where x is NULL, else x", _zero_null, 1, 1),
+    Function("isnull", "isnull(x)", "whether x is NULL", lambda a: is_null(a[0]), 1, 1),
+    Function("isnotnull", "isnotnull(x)", "whether x is not NULL", lambda a: negation(is_null(a[0])), 1, 1),
+    Function("greatest", "greatest(x, y, ...)", "greatest value; NULLs are skipped", lambda a: extreme("greatest", a), 2, MANY),
+    Function("least", "least(x, y, ...)", "least value; NULLs are skipped", lambda a: extreme("least", a), 2, MANY),
+)

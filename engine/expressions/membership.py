@@ -1,0 +1,64 @@
+"""IN and BETWEEN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from catalog.schema import Type
+from engine.expressions.coerce import Refusal, common
+from engine.expressions.compare import compare
+from engine.expressions.logic import conjunction
+from engine.expressions.node import Node, Run, constant, folded
+from engine.expressions.pools import text_table_run
+from engine.expressions.vector import Scope, Vector
+
+_FEW = 4  # up to here comparing one by one beats np.isin
+
+
+def between(node: Node, low: Node, high: Node) -> Node:
+    """``node >= low and node <= high``, which is also its meaning with NULLs."""
+    return conjunction("and", [compare(">=", node, low), compare("<=", node, high)])
+
+
+def member(node: Node, items: Sequence[Node]) -> Node:
+    """``node in (items)``: true if equal to one, else NULL if a NULL is among them or the node is NULL, else false.
+
+    Strings and other types do not mix here. Spark would compare all of them as strings, so that ``1.0 in ('1')`` is
+    false and ``ts in ('2020-01-01')`` always is.
+    """
+    kind = common("in", [node, *items], strings=False)
+    if kind is None or node.is_null:
+        return constant(None, Type.BOOLEAN)
+    values = [item for item in items if not item.is_null and item.type is not None]
+    has_null = len(values) < len(items)
+    if len(values) <= _FEW or kind is Type.BOOLEAN or any(item.constant is None for item in values):
+        parts = [compare("=", node, item) for item in values]
+        return conjunction("or", [*parts, *([constant(None, Type.BOOLEAN)] if has_null else [])])
+    wanted = {compare_value(kind, item) for item in values}
+    key = f"({node.key} in {sorted(map(repr, wanted))}{' or null' if has_null else ''})"
+    run = _text_run(node, wanted) if kind is Type.STRING else _value_run(node, kind, wanted)
+    found = folded(Node(key, Type.BOOLEAN, run, (node,)))
+    return conjunction("or", [found, constant(None, Type.BOOLEAN)]) if has_null else found
+
+
+def compare_value(kind: Type, item: Node) -> object:
+    value = item.value
+    if isinstance(value, float) and value != value:
+        raise Refusal("NaN cannot be looked for with IN", "write isnan(x)")
+    return kind.dtype.type(value).item() if kind is not Type.STRING else value
+
+
+def _text_run(node: Node, wanted: set[object]) -> Run:
+    return text_table_run(node, f"in {sorted(map(repr, wanted))}", lambda text: text in wanted, Type.BOOLEAN)
+
+
+def _value_run(node: Node, kind: Type, wanted: set[object]) -> Run:
+    items = np.array(sorted(wanted), kind.dtype)  # type: ignore[type-var]
+
+    def run(scope: Scope) -> Vector:
+        x = node.run(scope)
+        return Vector(np.isin(x.values, items), x.valid)
+
+    return run
