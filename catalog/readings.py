@@ -20,8 +20,8 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 GONE = "(gone)"
 """The name of the subscriber that stands for all that have left: their sums stay in the law."""
 
-TRAIN_BOUNDS = tuple(4**k for k in range(11))
-"""Upper bounds, inclusive, of the train-size buckets: 1, 4, 16 ... 1,048,576; one bucket more for what is above."""
+TRAIN_BOUNDS = tuple(8**k for k in range(7))
+"""Upper bounds, inclusive, of the train-size buckets: 1, 8, 64 ... 262,144; one bucket more for what is above."""
 
 DECISION_BOUNDS_NS = tuple(1_000 * 2**k for k in range(15))
 """Upper bounds, inclusive, of the scheduler's decision times: 1 us to 16 ms; one bucket more for what is above."""
@@ -29,7 +29,7 @@ DECISION_BOUNDS_NS = tuple(1_000 * 2**k for k in range(15))
 
 def train_bucket(tuples: int) -> int:
     """The bucket of a train of at least one tuple; cheap enough for every box call (0.1 us)."""
-    return min(((tuples - 1).bit_length() + 1) >> 1, len(TRAIN_BOUNDS))
+    return min(((tuples - 1).bit_length() + 2) // 3, len(TRAIN_BOUNDS))
 
 
 def decision_bucket(decision_ns: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from catalog.catalog import Catalog
 from catalog.readings import Readings
+from catalog.stats import Floats
 from qos_monitor.conservation import LAWS, Persistent
 from qos_monitor.histogram import IDEAL_FLOOR_NS
 from qos_monitor.report import stats_json
@@ -59,6 +60,8 @@ class Monitor:
         self._tick_ns = tick_ns
         self._stop = Event()
         self._thread: Thread | None = None
+        first = catalog.stats  # declared costs are a better ideal than none, until the first tick
+        self._set_ideals(catalog.load.ideal_ns(first.cost_per_call_ns, first.cost_per_tuple_ns))
 
     # -- one tick -----------------------------------------------------------------------------------------------------
 
@@ -72,12 +75,15 @@ class Monitor:
         sample = self._sampler.fold(readings)
         if sample is None:
             return None
-        for recorder, ideal_ns in zip(self.recorders, sample.output_ideal_ns.tolist(), strict=False):
-            recorder.ideal_ns = max(ideal_ns, IDEAL_FLOOR_NS)
+        self._set_ideals(sample.output_ideal_ns)
         self.sample = sample
         if self._on_sample is not None:
             self._on_sample(sample, readings)
         return sample
+
+    def _set_ideals(self, ideals_ns: Floats) -> None:
+        for recorder, ideal_ns in zip(self.recorders, ideals_ns.tolist(), strict=False):
+            recorder.ideal_ns = max(ideal_ns, IDEAL_FLOOR_NS)
 
     # -- what others read -----------------------------------------------------------------------------------------
 

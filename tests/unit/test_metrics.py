@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import generate_latest as classic_writer
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_writer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
+from prometheus_client.utils import floatToGoString
 
 from catalog.readings import Readings
+from qos_monitor.exposition import _number
 from qos_monitor.metrics import EngineCollector, expose, registry_for
 from tests.unit.monitored import busy, diamond, idle
 
@@ -44,6 +48,25 @@ PROMISED = {
     "aurorad_conservation_residual": ("gauge", {"law"}),
     "aurorad_build_info": ("gauge", {"version", "policy", "unit"}),
 }
+NUMBERS = [
+    0,
+    1,
+    -1,
+    0.1,
+    1e-9,
+    99_999,
+    1e5,
+    123_456,
+    999_999.5,
+    1e6,
+    1_234_567,
+    1e15,
+    1e16,
+    2**62,
+    -1e9,
+    float("inf"),
+    float("nan"),
+]
 ABBREVIATIONS = re.compile(r"_(?:ms|us|ns|secs?|minutes|kb|kib|mb|mib|percent|pct)(?:_|$)")
 
 
@@ -146,6 +169,17 @@ def test_openmetrics_is_given_to_who_asks_for_it() -> None:
     names = {m.name for m in parse_openmetrics(body.decode())}
     assert {"aurorad_tuples_in", "aurorad_output_latency_seconds", "aurorad_build"} <= names
     assert expose(registry, "text/html")[1].startswith("text/plain")
+
+
+@pytest.mark.parametrize("readings", [idle(NETWORK), busy(NETWORK)], ids=["idle", "busy"])
+def test_the_writers_give_the_bytes_of_prometheus_own(readings: Readings) -> None:
+    odd = 'a"b\\c\nd'
+    readings = readings._replace(arcs=[readings.arcs[0]._replace(name=odd, tuples=7, bytes=2**62)])
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(lambda: readings))
+    assert expose(registry, "")[0] == classic_writer(registry)
+    assert expose(registry, "application/openmetrics-text")[0] == openmetrics_writer(registry)
+    assert [_number(v) for v in NUMBERS] == [floatToGoString(v) for v in NUMBERS]
 
 
 def test_a_name_from_the_network_file_cannot_break_a_line() -> None:

@@ -32,6 +32,8 @@ def test_two_readings_give_rates_costs_and_load() -> None:
     assert sample.stream_rates.tolist() == [10_080.0]  # admitted and shed, not refused
     assert epoch.stats.port_selectivity[epoch.stats.port_start[SPLIT]] == pytest.approx(0.1, abs=0.01)
     assert epoch.stats.effective_cost_ns()[SPLIT] == pytest.approx(2_000, rel=0.1)
+    assert sample.output_rates.tolist() == [5_000.0] * 3
+    assert sample.box_rates[SPLIT] == 10_000.0
     assert sample.box_busy[SPLIT] == pytest.approx(0.02)
     # 4 us for big, 2 us for split and 0.2 us for the half that reaches both, at 10,080 a second on two workers
     assert sample.load_ratio == pytest.approx(10_080 * 6.1e-6 / 2, rel=0.1)
