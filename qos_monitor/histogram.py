@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +33,7 @@ STANDARD_BOUNDS_NS = tuple(
 )  # 100 us to 50 s
 SLOT_NS = 1_000_000_000
 SLOTS = 10
+FEW_RUNS = 10  # up to here one by one is quicker than in columns: 2.5 us each against 30 us for any number
 IDEAL_FLOOR_NS = 1_000.0  # an output that no box stands before has no ideal time; slowdown counts from 1 us
 
 _LOW_BIT = 10  # below 1,024 ns everything is one cell
@@ -96,20 +96,24 @@ class LatencyRecorder:
                 slot.missed += count
 
     def _record_many(self, arrival_ns: npt.NDArray[np.int64], now_ns: int) -> None:
-        arrivals, weights = runs(arrival_ns)
+        arrivals, lengths = runs(arrival_ns)
+        if lengths.shape[0] <= FEW_RUNS:
+            for stamp_ns, length in zip(arrivals.tolist(), lengths.tolist(), strict=True):
+                self._record_one(max(0, now_ns - stamp_ns), length, now_ns)
+            return
         latency_ns = np.maximum(now_ns - arrivals, 0)
-        cells = np.bincount(self._cells.find_many(latency_ns), weights, self._cells.count).astype(np.int64)
-        floats = latency_ns.astype(np.float64)
-        longest = int(latency_ns.max())
-        fresh_sum = float(np.dot(floats, weights))
-        squares = float(np.dot(np.square(floats), weights))
-        count = arrival_ns.shape[0]
-        utility = float(np.dot(self._graph.utilities(floats), weights)) if self._graph else float(count)
-        missed = int(weights[latency_ns > self._late_ns].sum()) if longest > self._late_ns else 0
+        floats, weights = latency_ns.astype(np.float64), lengths.astype(np.float64)
+        cells = self._cells.find_many(latency_ns, floats)
+        count, longest = arrival_ns.shape[0], int(latency_ns.max())
+        weighted = floats * weights
+        fresh_sum = float(weighted.sum())
+        squares = float(weighted.dot(floats))
+        utility = float(self._graph.utilities(floats).dot(weights)) if self._graph else float(count)
+        missed = int(lengths[latency_ns > self._late_ns].sum()) if longest > self._late_ns else 0
         ideal = self.ideal_ns
         with self._lock:
             slot = self._slot(now_ns)
-            slot.cells += cells
+            np.add.at(slot.cells, cells, lengths)
             slot.count += count
             self._recorded += count
             slot.sum_ns += fresh_sum
@@ -251,9 +255,10 @@ class Cells:
         fine = _fine(latency_ns)
         return self._starts[fine] + (latency_ns > self._cuts[fine])
 
-    def find_many(self, latency_ns: Ints) -> Ints:
-        bits = latency_ns.astype(np.float64).view(np.int64)
-        fine = np.clip((bits >> (52 - _SUB_BITS)) - (_BASE - 1), 0, _FINE - 1)
+    def find_many(self, latency_ns: Ints, floats: npt.NDArray[np.float64]) -> Ints:
+        """The same for many, which are given in both forms."""
+        fine = (floats.view(np.int64) >> (52 - _SUB_BITS)) - (_BASE - 1)
+        fine = np.minimum(np.maximum(fine, 0), _FINE - 1)
         cells: Ints = self._start.take(fine) + (latency_ns > self._cut.take(fine))
         return cells
 
@@ -307,8 +312,12 @@ def merge_bounds(standard_ns: tuple[int, ...], graph: QoSGraph | None) -> tuple[
     return tuple(sorted(chosen.values()))
 
 
-def runs(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+def runs(values: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
     """Runs of equal neighbours: their values and lengths."""
-    starts = np.flatnonzero(values[1:] != values[:-1]) + 1
-    starts = np.concatenate([[0], starts])
-    return values.take(starts), np.diff(starts, append=values.shape[0])
+    changes = np.flatnonzero(values[1:] != values[:-1])
+    starts = np.zeros(changes.shape[0] + 1, np.int64)
+    np.add(changes, 1, out=starts[1:])
+    lengths = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1] = values.shape[0] - starts[-1]
+    return values.take(starts), lengths
