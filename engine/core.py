@@ -13,6 +13,7 @@ from time import monotonic, perf_counter_ns, sleep, time_ns
 
 from catalog.network import Network
 from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
+from catalog.stats import Statistics
 from engine.runtime import BoxRuntime
 from engine.taps import Taps
 from engine.worker import WorkerPool
@@ -36,13 +37,14 @@ class Engine:
         policy: str = "round_robin",
         settings: SchedulerSettings | None = None,
         stamps: Sequence[Stamp | None] | None = None,
+        statistics: Statistics | None = None,
         now_ns: Callable[[], int] = time_ns,
     ) -> None:
         self.network = network
         self.policy = policy
         self.now_ns = now_ns
         self.storage = StorageManager(len(network.arcs), memory_bytes)
-        self.state = SchedulerState(network, settings)
+        self.state = SchedulerState(network, settings, statistics)
         self.runtimes = [BoxRuntime(node) for node in network.boxes]
         stamps = stamps if stamps is not None else [None] * len(network.streams)
         self.routes = Routes(network, self.storage, self._announce, outlets, stamps)

@@ -30,6 +30,7 @@ from qos_monitor.sampler import Sample
 from router.event_time import EventTime, SteadyClock
 from router.http import HttpServer, Sources, make_app
 from router.server import Limits, Server
+from scheduler.events import Outcome
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
 from storage.train import Train
@@ -51,6 +52,7 @@ class Daemon:
         self._ready = False
         self._fed = [0] * len(network.streams)  # tuples that came in process, not by a socket
         self._fed_lock = Lock()
+        self._told = [(0, 0)] * len(network.outputs)  # tuples and missed deadlines that the scheduler knows of
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
         self.event_time = EventTime(network, self.now_ns)
@@ -62,6 +64,7 @@ class Daemon:
             policy=config.scheduler.policy,
             settings=_settings(config.scheduler),
             stamps=self.event_time.stamps,
+            statistics=self.catalog.stats,
             now_ns=self.now_ns,
         )
         self._ticker = Ticker(self.engine, self.event_time.idle_watermarks)
@@ -197,6 +200,12 @@ class Daemon:
 
     def _on_sample(self, sample: Sample, readings: Readings) -> None:
         self._ticker.tick(self.now_ns())
+        for number, output in enumerate(readings.outputs):
+            tuples, missed = output.latency.tuples, output.latency.missed
+            told_tuples, told_missed = self._told[number]
+            if tuples > told_tuples and output.latency.deadline_ns is not None:
+                self.engine.post(Outcome(number, tuples - told_tuples, missed - told_missed))
+            self._told[number] = (tuples, missed)
 
     def _monitor_failed(self, error: BaseException) -> None:
         log.error("the monitor ended: statistics and metrics stand still", exc_info=error)

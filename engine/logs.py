@@ -37,6 +37,7 @@ def set_up_logs(style: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # that it starts and ends is ours to say
 
 
 def _time(record: logging.LogRecord) -> str:

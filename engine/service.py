@@ -21,6 +21,7 @@ from engine.daemon import Daemon
 from engine.load import load_network
 from engine.logs import set_up_logs
 from engine.tuning import tune_process
+from qos_monitor.conservation import residuals
 
 log = logging.getLogger("aurorad")
 
@@ -46,7 +47,7 @@ def serve(file: Path, overrides: Overrides) -> int:
     for again in STOPS:
         signal.signal(again, _exit_now)
     drained = daemon.stop()
-    log.info("stopped%s", "" if drained else ", with tuples left")
+    _say_goodbye(daemon, drained)
     return 0
 
 
@@ -65,6 +66,22 @@ def _say_hello(daemon: Daemon, file: Path) -> None:
         len(network.outputs),
         daemon.engine.policy,
         network.config.engine.workers,
+    )
+
+
+def _say_goodbye(daemon: Daemon, drained: bool) -> None:
+    readings = daemon.readings()
+    received = sum(stream.received for stream in readings.streams)
+    admitted = sum(stream.admitted for stream in readings.streams)
+    emitted = sum(output.emitted for output in readings.outputs)
+    missing = sum(residuals(readings).values())
+    log.info(
+        "stopped%s: %d tuples received, %d admitted, %d emitted, %d unaccounted for",
+        "" if drained else " with tuples left",
+        received,
+        admitted,
+        emitted,
+        missing,
     )
 
 

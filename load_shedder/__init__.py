@@ -1,0 +1,1 @@
+"""What to give up when there is more than the machine can take."""

@@ -1,0 +1,129 @@
+"""The real daemon as a process of its own, over real sockets: what the end-to-end tests drive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engine.processes import command
+
+WAIT_SECONDS = 30.0
+
+TRADES = "{ts: timestamp, symbol: string, price: double, size: int, venue: string?}"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+class RunningDaemon:
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, http_port: int) -> None:
+        self.process = process
+        self.log_path = log
+        self.http_port = http_port
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10) as response:
+            body: bytes = response.read()
+            return body
+
+    def stats(self) -> dict[str, Any]:
+        stats: dict[str, Any] = json.loads(self.get("/api/v1/stats"))
+        return stats
+
+    def stream(self, name: str) -> dict[str, Any]:
+        return next(s for s in self.stats()["streams"] if s["name"] == name)
+
+    def output(self, name: str) -> dict[str, Any]:
+        return next(o for o in self.stats()["outputs"] if o["name"] == name)
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
+
+    def rss_bytes(self) -> int:
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(WAIT_SECONDS)
+
+
+@contextmanager
+def running(tmp_path: Path, network: str, http_port: int, *arguments: str) -> Iterator[RunningDaemon]:
+    """``network`` is the file's text without its http section."""
+    file = tmp_path / "network.yaml"
+    file.write_text(f"http: {{listen: 127.0.0.1:{http_port}}}\nlog: {{format: json}}\n{network}")
+    log = tmp_path / "log.json"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command("run", str(file), *arguments), stderr=sink, stdout=sink)
+    daemon = RunningDaemon(process, log, http_port)
+    try:
+        wait_for(lambda: process.poll() is not None or is_ready(daemon), "the daemon is ready")
+        assert process.poll() is None, log.read_text()
+        yield daemon
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def is_ready(daemon: RunningDaemon) -> bool:
+    try:
+        daemon.get("/ready")
+    except OSError:
+        return False
+    return True
+
+
+def wait_for(condition: Any, what: str, seconds: float = WAIT_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s until {what}"
+        time.sleep(0.02)
+
+
+def connect(port: int) -> socket.socket:
+    s = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+
+def send(port: int, data: bytes) -> None:
+    with connect(port) as s:
+        s.sendall(data)
+
+
+def lines(sock: socket.socket, count: int) -> list[Any]:
+    """That many ndjson lines."""
+    data = b""
+    while data.count(b"\n") < count:
+        more = sock.recv(1 << 20)
+        assert more, f"the connection ended before {count} lines: {data[-200:]!r}"
+        data += more
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def trade(number: int, **fields: Any) -> dict[str, Any]:
+    return {"ts": number, "symbol": "ABC", "price": float(number), "size": 1, "venue": "N", **fields}
+
+
+def ndjson(rows: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
