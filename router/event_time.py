@@ -94,7 +94,7 @@ class StreamClock:
         return train.with_watermark(self.watermark_ns)
 
     def heartbeat(self, event_ns: int, now_ns: int) -> int | None:
-        """A sender has come this far. The watermark to announce with a train of no tuples, None when it is nothing new."""
+        """A sender has come this far. The watermark to announce with a train of no tuples; None: nothing new."""
         if event_ns > now_ns + self.max_skew_ns:
             self.refused += 1
             return None

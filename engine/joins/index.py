@@ -1,0 +1,261 @@
+"""Which rows have this key and a time in this band, for a whole train at once.
+
+A **chunk** holds rows in order of time (``times``, ``rows``), and beside that every (key, place in time) as one
+int64, sorted (``places``). The rows of a key in a band of time are then a stretch of ``places`` between two binary
+searches: one over ``times`` turns the bound into a place, one over ``places`` finds it within the key. Nothing
+depends on how many keys there are.
+
+New rows come as a chunk of their own. Chunks are merged when the one before is not much longer than the one after, so
+there are about as many as the logarithm of the rows, and a row is moved about as often. Rows leave in order of time:
+``expire`` moves the start of each chunk, and a merge leaves behind what is before it.
+
+All times are event times in ns. Rows that come together have one order, that of their arrival; equal times keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.int64]
+
+MIN_NS, MAX_NS = -(2**63), 2**63 - 1
+_SMALL = 1_024  # chunks below are merged at once: searching one more costs as much
+
+
+def shifted(times: Column, by_ns: int) -> Column:
+    """``times + by_ns`` that stops at the ends of time instead of wrapping around."""
+    if not by_ns or not times.shape[0]:
+        return times
+    if by_ns > 0:
+        return np.minimum(times, max(MAX_NS - by_ns, MIN_NS)) + by_ns
+    return np.maximum(times, min(MIN_NS - by_ns, MAX_NS)) + by_ns
+
+
+def clamped(ns: int) -> int:
+    """A bound computed from a watermark, as an int64."""
+    return min(max(ns, MIN_NS), MAX_NS)
+
+
+class Chunk:
+    """Constant but for ``start``: rows before it have expired. Keys are below 2**31, rows fewer."""
+
+    __slots__ = ("bits", "keys", "places", "rows", "start", "times")
+
+    def __init__(self, times: Column, keys: Column, rows: Column) -> None:
+        """In any order; rows without a key (-1) are there for their time only."""
+        if times.shape[0] > 1 and bool(np.any(times[1:] < times[:-1])):
+            order = np.argsort(times, kind="stable")
+            times, keys, rows = times.take(order), keys.take(order), rows.take(order)
+        self.times = times
+        self.keys = keys
+        self.rows = rows
+        self.start = 0
+        self.bits = times.shape[0].bit_length()
+        places = (keys << self.bits) | np.arange(times.shape[0])
+        if keys.shape[0] and int(keys.min()) < 0:
+            places = places[keys >= 0]
+        places.sort()
+        self.places = places
+
+    @property
+    def live(self) -> int:
+        return int(self.times.shape[0]) - self.start
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.times.nbytes + self.keys.nbytes + self.rows.nbytes + self.places.nbytes)
+
+    def by_key(self) -> tuple[Column, Column]:
+        """Keys in order, and where in time each is: the order in which searching is cheapest."""
+        return self.places >> self.bits, self.places & ((1 << self.bits) - 1)
+
+    def bounds(self, keys: Column, at: Column, limit: Column, side: Literal["left", "right"]) -> Column:
+        """For each (key, time ``limit[at]``), the stretch of ``places`` where that time is. ``limit`` ascends."""
+        edge = np.searchsorted(self.times, limit, side).take(at)
+        place: Column = np.searchsorted(self.places, (keys << self.bits) | edge)
+        return place
+
+    def rows_at(self, places: Column) -> tuple[Column, Column]:
+        """The times and rows at positions of ``places``."""
+        at = self.places.take(places) & ((1 << self.bits) - 1)
+        return self.times.take(at), self.rows.take(at)
+
+
+class Needles:
+    """What to search for: key, lowest and highest time, both inclusive. Searched in order of keys, answered by number.
+
+    ``at`` leads from the order of keys to the needle's number in order of time.
+    """
+
+    __slots__ = ("at", "count", "high", "keys", "low", "numbers")
+
+    def __init__(self, train: Chunk, low: Column, high: Column) -> None:
+        """``low`` and ``high`` belong to the chunk's times, ascending like them; ``numbers`` are the chunk's rows."""
+        self.keys, self.at = train.by_key()
+        self.low = low
+        self.high = high
+        self.numbers = train.rows
+        self.count = train.times.shape[0]
+
+
+class TimeIndex:
+    """Rows of one input by key and time. Owned by the worker that runs the box."""
+
+    __slots__ = ("_chunks", "latest_only_ns")
+
+    def __init__(self) -> None:
+        self._chunks: list[Chunk] = []  # the longest first
+        # Where only the latest row at or before a time is asked for: below this, all but the latest of a key may go.
+        self.latest_only_ns: int | None = None
+
+    @property
+    def live(self) -> int:
+        return sum([c.live for c in self._chunks])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(c.nbytes for c in self._chunks)
+
+    def insert(self, chunk: Chunk) -> None:
+        """Take in a train's rows, and merge what has become too many chunks."""
+        tail = [chunk]
+        size = chunk.live
+        while self._chunks and self._chunks[-1].live <= max(2 * size, _SMALL):
+            last = self._chunks.pop()
+            tail.append(last)
+            size += last.live
+        merged = chunk if len(tail) == 1 else self._merged(tail[::-1])
+        if merged.live:
+            self._chunks.append(merged)
+
+    def _merged(self, chunks: Sequence[Chunk]) -> Chunk:
+        merged = Chunk(
+            np.concatenate([c.times[c.start :] for c in chunks]),
+            np.concatenate([c.keys[c.start :] for c in chunks]),
+            np.concatenate([c.rows[c.start :] for c in chunks]),
+        )
+        if self.latest_only_ns is None:
+            return merged
+        keep = _not_superseded(merged, self.latest_only_ns)
+        if keep.all():
+            return merged
+        return Chunk(merged.times[keep], merged.keys[keep], merged.rows[keep])
+
+    # -- searching ---------------------------------------------------------------------------------------------------
+
+    def band(self, needles: Needles) -> tuple[Column, Column]:
+        """Every (needle number, row) with the same key and a time in the band, ordered by both."""
+        low, high = needles.low[0], needles.high[-1]
+        near = [c for c in self._chunks if c.times[-1] >= low and c.times[c.start] <= high]
+        pairs = np.concatenate([np.empty(0, np.int64), *[_pairs(chunk, needles) for chunk in near]])
+        pairs.sort()
+        return pairs >> 32, pairs & 0xFFFF_FFFF
+
+    def latest(self, needles: Needles) -> tuple[Column, Column]:
+        """By place in time of the needles: the row of the key with the highest time up to ``high`` (of equal times the
+        last to arrive) that is not below ``low``; -1 where there is none. With its time."""
+        return self._nearest(needles, after=False)
+
+    def earliest(self, needles: Needles) -> tuple[Column, Column]:
+        """The same with the lowest time from ``low`` on (of equal times the first to arrive), not above ``high``."""
+        return self._nearest(needles, after=True)
+
+    def _nearest(self, needles: Needles, after: bool) -> tuple[Column, Column]:
+        rows = np.full(needles.count, -1, np.int64)
+        times = np.full(needles.count, MAX_NS if after else MIN_NS, np.int64)
+        keys, at = needles.keys, needles.at
+        for chunk in self._chunks:
+            if not chunk.places.shape[0]:
+                continue
+            if after:
+                place = chunk.bounds(keys, at, needles.low, "left")
+            else:
+                place = chunk.bounds(keys, at, needles.high, "right") - 1
+            inside = (place >= 0) & (place < chunk.places.shape[0])
+            place = np.where(inside, place, 0)
+            hit = inside & (chunk.places.take(place) >> chunk.bits == keys)
+            chosen = np.flatnonzero(hit)
+            where = at.take(chosen)
+            found_times, found_rows = chunk.rows_at(place.take(chosen))
+            known_times, known_rows = times.take(where), rows.take(where)
+            if after:
+                fits = found_times <= needles.high.take(where)
+                better = (found_times < known_times) | ((found_times == known_times) & (found_rows < known_rows))
+            else:
+                fits = found_times >= needles.low.take(where)
+                better = (found_times > known_times) | ((found_times == known_times) & (found_rows > known_rows))
+            better = (better | (known_rows < 0)) & fits
+            times[where[better]] = found_times[better]
+            rows[where[better]] = found_rows[better]
+        return rows, times
+
+    # -- forgetting --------------------------------------------------------------------------------------------------
+
+    def expire(self, horizon_ns: int) -> Chunk | None:
+        """Rows with a time below the horizon leave: as a chunk in order of time, None when there are none."""
+        gone: list[Chunk] = []
+        for i, chunk in enumerate(self._chunks):
+            if chunk.times[chunk.start] >= horizon_ns:
+                continue
+            end = int(np.searchsorted(chunk.times, horizon_ns))
+            cut = slice(chunk.start, end)
+            gone.append(Chunk(chunk.times[cut], chunk.keys[cut], chunk.rows[cut]))
+            chunk.start = end
+            if 0 < 2 * chunk.live < chunk.times.shape[0]:
+                rest = slice(end, None)
+                self._chunks[i] = Chunk(chunk.times[rest], chunk.keys[rest], chunk.rows[rest])
+        if not gone:
+            return None
+        self._chunks = [c for c in self._chunks if c.live]
+        if len(gone) == 1:
+            return gone[0]
+        rows = np.concatenate([c.rows for c in gone])
+        by_arrival = np.argsort(rows)  # so that equal times come out in the order of their arrival
+        times, keys = np.concatenate([c.times for c in gone]), np.concatenate([c.keys for c in gone])
+        return Chunk(times.take(by_arrival), keys.take(by_arrival), rows.take(by_arrival))
+
+    def rows(self) -> Column:
+        """The rows that are still here, ascending."""
+        return np.sort(np.concatenate([np.empty(0, np.int64), *[c.rows[c.start :] for c in self._chunks]]))
+
+    def keys(self) -> Column:
+        """The keys that are still here, ascending, each once, without -1."""
+        keys = np.unique(np.concatenate([np.empty(0, np.int64), *[c.keys[c.start :] for c in self._chunks]]))
+        return keys[keys >= 0]
+
+    def renumber_rows(self, kept: Column) -> None:
+        """Row ``kept[i]`` is ``i`` from now on."""
+        for chunk in self._chunks:
+            chunk.rows = np.searchsorted(kept, chunk.rows)  # an expired row gets any number: nobody asks for it
+
+    def renumber_keys(self, renumber: Callable[[Column], Column]) -> None:
+        """``renumber(keys)`` gives the new numbers; it keeps their order."""
+        self._chunks = [Chunk(c.times[c.start :], renumber(c.keys[c.start :]), c.rows[c.start :]) for c in self._chunks]
+
+
+def _pairs(chunk: Chunk, needles: Needles) -> Column:
+    """(needle number << 32 | row) for every match in a chunk."""
+    begin = chunk.bounds(needles.keys, needles.at, needles.low, "left")
+    end = chunk.bounds(needles.keys, needles.at, needles.high, "right")
+    counts = end - begin
+    some = np.flatnonzero(counts > 0)
+    counts = counts.take(some)
+    total = int(counts.sum())
+    first = np.repeat(begin.take(some) - (np.cumsum(counts) - counts), counts)
+    _, rows = chunk.rows_at(first + np.arange(total))
+    numbers = needles.numbers.take(needles.at.take(some))
+    return (np.repeat(numbers, counts) << 32) | rows
+
+
+def _not_superseded(chunk: Chunk, before_ns: int) -> npt.NDArray[np.bool_]:
+    """Rows that the latest-at-or-before any time from ``before_ns`` on can still be."""
+    keys, at = chunk.by_key()
+    next_times = chunk.times.take(at[1:])
+    superseded = (keys[1:] == keys[:-1]) & (next_times <= before_ns)
+    keep = np.ones(chunk.times.shape[0], np.bool_)
+    keep[at[:-1][superseded]] = False
+    return keep
