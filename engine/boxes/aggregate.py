@@ -1,0 +1,246 @@
+"""aggregate: one tuple for each window and key, from the tuples in it.
+
+Windows
+- ``{tumbling: 1s}``, ``{sliding: 10s, advance: 1s}``: by event time, on a grid that begins at 1970 plus ``offset``;
+- ``{session: 30s}``: tuples of a key with less than 30 s between neighbours;
+- ``{count: 100, advance: 10}``: the last 100 tuples of a key, every 10 of them, in order of arrival.
+
+A window of time closes when the watermark reaches its end. A tuple none of whose windows is open is late: it leaves
+by the port ``late`` as it came, and is counted, whether anyone reads that port or not. ``timeout`` also closes
+windows that got no tuple for so long in real time (for windows by count: keys).
+
+What comes out: the fields of ``by``, the bounds of the window, then ``select`` in its order. The bounds are
+``window_start``, ``window_end`` (the first moment after the window) and ``window_time``, which is the event time of
+the result: one nanosecond before the end, as a result is known when its window ends and must still fall into the
+window of a box downstream that ends at the same moment. (Spark's ``window_time`` is the same with microseconds.
+Refused: the start, because a join as of some time would then see the future.) ``bounds`` names those that are wanted;
+without ``window_time`` nothing downstream can go by event time. A window by count has no edges: its bounds are the
+least and the greatest event time in it. A result's arrival is that of the newest tuple in it, so latency counts from
+the tuple that could last change it.
+
+``emit: update`` sends a window's result after each train that changed it, instead of once at its end (tumbling and
+sliding only). ``having`` keeps results for which it is true; it may use aggregates and the fields of the result.
+NULL is one key of its own, and so is NaN. The order of results within a train says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field as Parameter
+from pydantic import model_validator
+
+from catalog.config.units import Duration, PositiveDuration
+from catalog.errors import BindError, ExpressionError
+from catalog.schema import Field, Schema, Type
+from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally
+from engine.expressions import Scope
+from engine.expressions.aggregates import AggregatedExpression, split_aggregates
+from engine.windows.counted import CountWindows
+from engine.windows.panes import PaneWindows
+from engine.windows.plan import BOUND_FIELDS, BOUNDS, WINDOW_TIME, Plan
+from engine.windows.session import SessionWindows
+from engine.windows.windows import Batch, Send, Windows
+from storage.train import NO_WATERMARK, Train
+
+RESULT, LATE = 0, 1
+MAX_WINDOW_PANES = 1_000_000
+
+
+class WindowParameters(BoxParameters):
+    """Exactly one of tumbling, sliding, session and count."""
+
+    tumbling: PositiveDuration | None = None
+    sliding: PositiveDuration | None = None
+    session: PositiveDuration | None = None
+    count: int | None = Parameter(default=None, ge=1)
+    advance: PositiveDuration | int | None = None
+    offset: Duration = 0
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> WindowParameters:
+        given = [k for k in ("tumbling", "sliding", "session", "count") if getattr(self, k) is not None]
+        if len(given) != 1:
+            raise ValueError("a window is one of tumbling, sliding, session (each a duration) or count")
+        kind = given[0]
+        if self.advance is not None and kind in ("tumbling", "session"):
+            raise ValueError(f"advance does not go with {kind}")
+        if kind == "sliding" and self.advance is None:
+            raise ValueError("a sliding window needs advance, how far it moves")
+        if self.offset and kind in ("session", "count"):
+            raise ValueError(f"offset does not go with {kind}")
+        size = self.sliding if kind == "sliding" else self.count
+        if size is not None and self.advance is not None and not 0 < self.advance <= size:
+            raise ValueError(f"advance is above 0 and at most {kind}: tuples between windows would be in none")
+        return self
+
+
+class AggregateParameters(BoxParameters):
+    window: WindowParameters
+    by: tuple[str, ...] = ()
+    select: dict[str, str] = Parameter(min_length=1)
+    having: str | None = None
+    bounds: tuple[Literal["window_start", "window_end", "window_time"], ...] = BOUNDS  # type: ignore[assignment]
+    emit: Literal["close", "update"] = "close"
+    timeout: PositiveDuration | None = None
+
+
+class Aggregate(Box):
+    kind = "aggregate"
+    summary = "one tuple for each window and key, from the tuples in it"
+    parameters_model = AggregateParameters
+    row_wise = False
+    needs_time = True
+
+    def __init__(self, parameters: AggregateParameters) -> None:
+        super().__init__(parameters)
+        # Only a box that times out asks to be woken.
+        self.needs_clock = parameters.timeout is not None  # type: ignore[misc]
+
+    @classmethod
+    def ports(cls, parameters: AggregateParameters) -> tuple[str, ...]:
+        return ("", "late")
+
+    # -- binding -----------------------------------------------------------------------------------------------------
+
+    def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
+        schema, p = inputs[0], self.parameters
+        if times[0] == LOST_TIME:
+            raise BindError(
+                "a window needs the event time, which a box above does not keep",
+                ("window",),
+                "keep the time field in the map (or, from an aggregate, window_time in its bounds)",
+            )
+        self._time = None if times[0] is None else schema.index(times[0])
+        by = [self._key_field(schema, name) for name in dict.fromkeys(p.by)]
+        group = Schema(tuple({f.name: f for f in (*by, *BOUND_FIELDS)}.values()))
+        select = {name: self._split(text, schema, group, ("select", name)) for name, text in p.select.items()}
+        self._plan = Plan(by, p.bounds, select, self._having(schema, group, select))
+        self._time_out = next((n for n, t in p.select.items() if t.strip(" `") == WINDOW_TIME), LOST_TIME)
+        if WINDOW_TIME in p.bounds and WINDOW_TIME not in select:
+            self._time_out = WINDOW_TIME
+        self._check_window()
+        self._reach_ns = 2 * (p.window.tumbling or p.window.sliding or p.window.session or 0) + p.window.offset
+        return (self._plan.schema, schema)
+
+    def _key_field(self, schema: Schema, name: str) -> Field:
+        if name not in schema:
+            raise BindError(f"there is no field {name}", ("by",), f"the input has {', '.join(schema.names)}")
+        if name in BOUNDS:
+            raise BindError(f"{name} is what this box calls a bound of its own", ("by",), "rename it in a map before")
+        return schema[name]
+
+    def _having(
+        self, schema: Schema, group: Schema, select: dict[str, AggregatedExpression]
+    ) -> AggregatedExpression | None:
+        text = self.parameters.having
+        if text is None:
+            return None
+        fields = {name: Field(name, e.type, e.nullable) for name, e in select.items()} | {f.name: f for f in group}
+        return self._split(text, schema, Schema(tuple(fields.values())), ("having",), Type.BOOLEAN)
+
+    @staticmethod
+    def _split(
+        text: str, schema: Schema, group: Schema, key: tuple[str | int, ...], expect: Type | None = None
+    ) -> AggregatedExpression:
+        try:
+            return split_aggregates(text, schema, group=group, expect=expect)
+        except ExpressionError as error:
+            raise BindError(error.message, key, error.hint) from error
+
+    def _check_window(self) -> None:
+        p = self.parameters
+        if p.emit == "update" and (p.window.session is not None or p.window.count is not None):
+            raise BindError("update is for tumbling and sliding windows", ("emit",), "leave emit out")
+        if p.window.sliding is not None and p.window.sliding // self._pane_ns() > MAX_WINDOW_PANES:
+            raise BindError(
+                "size and advance have so small a common divisor that a window is over a million panes", ("window",)
+            )
+
+    def _pane_ns(self) -> int:
+        return int(np.gcd(self.parameters.window.sliding, self.parameters.window.advance))
+
+    def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
+        return (self._time_out, times[0])
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def new_state(self) -> Windows:
+        p = self.parameters
+        window, quiet = p.window, p.timeout is not None
+        if window.session is not None:
+            return SessionWindows(self._plan, window.session, quiet=quiet)
+        if window.count is not None:
+            return CountWindows(self._plan, window.count, window.advance or window.count, quiet=quiet)
+        size_ns = window.tumbling or window.sliding
+        return PaneWindows(
+            self._plan, size_ns, window.advance or size_ns, window.offset, update=p.emit == "update", quiet=quiet
+        )
+
+    def state_nbytes(self, state: Windows) -> int:
+        return state.nbytes
+
+    def snapshot(self, state: Windows) -> dict[str, Any]:
+        return state.snapshot()
+
+    def restore(self, data: Any) -> Windows:
+        state = self.new_state()
+        state.restore(data)
+        return state
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def run(self, state: Windows, port: int, train: Train, emit: Emit, tally: Tally) -> None:
+        train, times_ns = self._timed(state, train, emit, tally)
+        if not train.count:
+            return
+        scope = Scope(train)
+        with np.errstate(all="ignore"):
+            columns = self._plan.columns(scope)
+            keys = state.keys.numbers([scope.column(f.name) for f in self._plan.by], train.count)
+            low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
+            state.add(Batch(keys, times_ns, low_ns, high_ns, train.arrival_ns, columns), _sender(emit))
+        tally.absorbed += train.count
+        tally.null_errors += scope.null_errors + self._errors(state)
+
+    def _timed(self, state: Windows, train: Train, emit: Emit, tally: Tally) -> tuple[Train, np.ndarray[Any, Any]]:
+        """What is neither dead (no event time, or one that no window reaches) nor late, and its event times."""
+        times_ns = train.arrival_ns if self._time is None else train.columns[self._time]
+        valid = None if self._time is None else train.null_mask(self._time)
+        limit_ns = 2**63 - 1 - self._reach_ns
+        low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
+        if valid is not None or high_ns > limit_ns or low_ns < -limit_ns:
+            sound = (times_ns <= limit_ns) & (times_ns >= -limit_ns)
+            kept = np.flatnonzero(sound if valid is None else sound & valid)
+            tally.dead += train.count - kept.shape[0]
+            train, times_ns = train.take(kept), times_ns.take(kept)
+            low_ns = int(times_ns.min()) if train.count else 0
+        if low_ns < state.late_below_ns and train.count:
+            late = times_ns < state.late_below_ns
+            tardy = train.where(late)
+            tally.late += tardy.count
+            emit(LATE, tardy.with_watermark(NO_WATERMARK))
+            kept = np.flatnonzero(~late)
+            train, times_ns = train.take(kept), times_ns.take(kept)
+        return train, times_ns
+
+    def advance(self, state: Windows, watermark_ns: int, emit: Emit, tally: Tally) -> None:
+        with np.errstate(all="ignore"):
+            state.advance(watermark_ns, _sender(emit))
+        tally.null_errors += self._errors(state)
+
+    def tick(self, state: Windows, now_ns: int, emit: Emit, tally: Tally) -> None:
+        if self.parameters.timeout is not None:
+            with np.errstate(all="ignore"):
+                state.tick(now_ns, self.parameters.timeout, _sender(emit))
+            tally.null_errors += self._errors(state)
+
+    @staticmethod
+    def _errors(state: Windows) -> int:
+        errors, state.null_errors = state.null_errors, 0
+        return errors
+
+
+def _sender(emit: Emit) -> Send:
+    return lambda train: emit(RESULT, train)
