@@ -21,7 +21,7 @@ from catalog.schema import Schema
 
 
 class Box(Protocol):
-    """What the catalog needs of a box; ``engine/boxes/base.py`` has the whole of it. The engine hands the kinds over."""
+    """What the catalog needs of a box; ``engine/boxes/base.py`` has it all. The engine hands the kinds over."""
 
     kind: ClassVar[str]
     parameters_model: ClassVar[type[BaseModel]]

@@ -39,7 +39,8 @@ class QoSGraph:
         return float(np.interp(x, self.xs, self.ys))
 
     def utilities(self, x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        return np.interp(x, self.xs, self.ys)
+        out: npt.NDArray[np.float64] = np.interp(x, self.xs, self.ys)
+        return out
 
     def slope(self, x: float) -> float:
         """The slope of the piece that begins at or contains x: at a corner, of the piece to its right."""

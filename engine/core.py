@@ -136,7 +136,9 @@ class Engine:
 
     def worker_readings(self) -> list[WorkerReading]:
         pool = self.pool
-        return [WorkerReading(i, busy, plans) for i, (busy, plans) in enumerate(zip(pool.busy_ns, pool.plans, strict=True))]
+        return [
+            WorkerReading(i, busy, plans) for i, (busy, plans) in enumerate(zip(pool.busy_ns, pool.plans, strict=True))
+        ]
 
     def scheduler_reading(self) -> SchedulerReading:
         loop = self.loop

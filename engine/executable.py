@@ -1,8 +1,8 @@
 """From a plan's sequence of boxes to something a worker can run, compiled once and kept.
 
 What is known from the sequence alone is decided here and not per train: which chains of boxes run fused, which arcs are
-bypassed (a box that comes later in the plan takes its feeder's trains without a queue), and which go to storage or to an
-output.
+bypassed (a box that comes later in the plan takes its feeder's trains without a queue), and which go to storage or to
+an output.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A chain of filters and maps as one pass: the masks ANDed, one gather, no queue and no train in between.
 
-This is where a superbox earns its speed. Five filters that each gather their survivors move the columns five times; here
-every predicate reads the same columns, the masks are ANDed, and only what passed all of them is gathered, once. A map
-that computes something is a gather point: what follows must see its columns, and computing them for tuples that an
+This is where a superbox earns its speed. Five filters that each gather their survivors move the columns five times;
+here every predicate reads the same columns, the masks are ANDed, and only what passed all of them is gathered, once. A
+map that computes something is a gather point: what follows must see its columns, and computing them for tuples that an
 earlier filter dropped would be waste (and would count their divisions by zero). Where few tuples are left (``SPARSE``),
 the survivors are gathered early, so that the predicates that follow read a short train.
 
@@ -38,8 +38,8 @@ def can_fuse(runtime: BoxRuntime) -> bool:
 class FusedChain:
     """Filters and maps, each the only consumer of the one before it.
 
-    The masks live in two buffers that belong to the chain: it runs in one plan at a time, so on one thread. No mask leaves
-    it, so the next train may overwrite them.
+    The masks live in two buffers that belong to the chain: it runs in one plan at a time, so on one thread. No mask
+    leaves it, so the next train may overwrite them.
     """
 
     def __init__(self, runtimes: Sequence[BoxRuntime]) -> None:

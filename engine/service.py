@@ -1,7 +1,7 @@
 """The daemon as a process: start, signals, stop. The conventions are those of the daemons that people know.
 
-SIGTERM and SIGINT stop reading, drain, flush and exit 0; a second one exits at once. SIGHUP reads the network file again
-and says what is wrong with it; a wrong one changes nothing. A network file that cannot be deployed exits 78.
+SIGTERM and SIGINT stop reading, drain, flush and exit 0; a second one exits at once. SIGHUP reads the network file
+again and says what is wrong with it; a wrong one changes nothing. A network file that cannot be deployed exits 78.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def serve(file: Path, overrides: Overrides) -> int:
     for warning in network.warnings:
         log.warning("%s:%d: %s: %s", file, warning.line, warning.place, warning.message)
     signals: SimpleQueue[int] = SimpleQueue()
-    for number in (*STOPS, signal.SIGHUP):
-        signal.signal(number, lambda n, _frame: signals.put(n))
+    for wanted in (*STOPS, signal.SIGHUP):
+        signal.signal(wanted, lambda number, _frame: signals.put(number))
     tune_process()
     daemon = Daemon(network, version=own_version())
     daemon.start()

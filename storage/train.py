@@ -312,6 +312,8 @@ def _concat_valid(trains: Sequence[Train]) -> Valid | None:
             flags.append(None)
         else:
             flags.append(
-                np.concatenate([np.ones(t.count, np.bool_) if p is None else p for t, p in zip(trains, parts, strict=True)])
+                np.concatenate(
+                    [np.ones(t.count, np.bool_) if p is None else p for t, p in zip(trains, parts, strict=True)]
+                )
             )
     return tidy_valid(flags)

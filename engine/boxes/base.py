@@ -112,9 +112,7 @@ class Box(ABC):
         return self.new_state()
 
 
-def compile_parameter(
-    text: str, schema: Schema, key: tuple[str | int, ...], expect: Type | None = None
-) -> Expression:
+def compile_parameter(text: str, schema: Schema, key: tuple[str | int, ...], expect: Type | None = None) -> Expression:
     """An expression among the parameters; what is wrong with it is said at its key."""
     try:
         return compile_expression(text, schema, expect=expect)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import typer
-
-if TYPE_CHECKING:
-    from catalog.network import Network
-
-T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +37,7 @@ def run(
     """
     from engine.service import serve
 
-    overrides = {
+    overrides: dict[str, dict[str, Any]] = {
         "engine": {"workers": workers, "memory": memory},
         "scheduler": {"policy": policy},
         "http": {"listen": http},

@@ -19,12 +19,27 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.processes import command
 from tests.e2e.daemon import TRADES, connect, free_ports, lines, ndjson, running, send, trade, wait_for
 
-METRICS = """
-    tuples_in_total tuples_out_total tuples_dropped_total tuples_rejected_total output_latency_seconds
-    output_utility_ratio queue_tuples queue_bytes box_cost_seconds_total box_tuples_total train_tuples
-    scheduler_decision_seconds scheduler_steps_total execution_queue_length worker_busy_seconds_total load_ratio
-    late_tuples_total conservation_residual build_info
-""".split()
+METRICS = [
+    "tuples_in_total",
+    "tuples_out_total",
+    "tuples_dropped_total",
+    "tuples_rejected_total",
+    "output_latency_seconds",
+    "output_utility_ratio",
+    "queue_tuples",
+    "queue_bytes",
+    "box_cost_seconds_total",
+    "box_tuples_total",
+    "train_tuples",
+    "scheduler_decision_seconds",
+    "scheduler_steps_total",
+    "execution_queue_length",
+    "worker_busy_seconds_total",
+    "load_ratio",
+    "late_tuples_total",
+    "conservation_residual",
+    "build_info",
+]
 
 
 def network(source: int, sink: int, fmt: str = "ndjson", where: str = "price > 1", **sink_options: str) -> str:
@@ -206,6 +221,8 @@ def test_a_wrong_network_exits_78_with_every_error(tmp_path: Path) -> None:
 def test_small_commands_import_nothing_heavy(words: list[str]) -> None:
     program = f"import sys; sys.argv = ['aurorad', *{words!r}]\nfrom engine.cli import main\ntry:\n    main()\n"
     program += "except SystemExit:\n    pass\n"
-    program += "heavy = {'pyspark', 'pandas', 'polars', 'pyarrow', 'uvloop'} & set(sys.modules)\nassert not heavy, heavy\n"
+    program += (
+        "heavy = {'pyspark', 'pandas', 'polars', 'pyarrow', 'uvloop'} & set(sys.modules)\nassert not heavy, heavy\n"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()

@@ -12,7 +12,10 @@ from tests.golden.harness import Setting, as_multiset, load, run_case
 
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*/*.yaml"))
-MATRIX = [Setting(train, workers, unit) for train, workers, unit in product((1, 7, 1024), (1, 4), ("tuple", "box", "superbox"))]
+MATRIX = [
+    Setting(train, workers, unit)
+    for train, workers, unit in product((1, 7, 1024), (1, 4), ("tuple", "box", "superbox"))
+]
 
 
 @pytest.mark.parametrize("path", CASES, ids=[f"{p.parent.name}/{p.stem}" for p in CASES])
