@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from catalog.schema import Field, Schema, Type
 from router.codecs.base import Intake, Reason, Received, Reject, sample
-from router.codecs.csv_columns import ArrowCsv
+from router.codecs.csv_columns import ArrowCsv, cut
 from router.codecs.rejects import Rejects
 from router.codecs.text import interleave, pieces
 from router.codecs.values import MISSING, MisfitError, make_train, refuse
@@ -36,7 +36,6 @@ _INT = re.compile(rb"[ \t]*-?[0-9]+[ \t]*")
 _FLOAT = re.compile(rb"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _INTS = re.compile(rb"-?[0-9]{1,18}(?:,-?[0-9]{1,18})*")
 _FLOATS = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:,-?[0-9]+(?:\.[0-9]+)?)*")
-_FIELD = re.compile(rb'(?:"((?:[^"]|"")*)"|([^,]*))(?:,|\Z)', re.DOTALL)
 LONG_NUMBER = 400  # digits beyond any type; Python itself refuses to read 4,300
 
 
@@ -181,30 +180,6 @@ class CsvDecoder:
                 return why
             row.append(None if value is MISSING else value)
         return row
-
-
-def cut(line: bytes) -> list[tuple[bytes, bool]] | None:
-    """The fields of a line, each with whether it was quoted; None when the quotes do not match."""
-    if b'"' not in line:
-        return [(cell, False) for cell in line.split(b",")]
-    out: list[tuple[bytes, bool]] = []
-    at = 0
-    while True:
-        quoted = line[at : at + 1] == b'"'
-        if quoted:
-            found = _FIELD.match(line, at)
-            if found is None or found[1] is None:
-                return None
-            out.append((found[1].replace(b'""', b'"'), True))
-            at = found.end()
-            if at == len(line) and line[-1:] != b",":
-                return out
-        else:
-            end = line.find(b",", at)
-            out.append((line[at:] if end < 0 else line[at:end], False))
-            if end < 0:
-                return out
-            at = end + 1
 
 
 def whole_column(f: Field, cells: Sequence[bytes]) -> list[Any]:

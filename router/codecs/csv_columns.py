@@ -31,10 +31,35 @@ ARROW_TYPES: dict[Type, Any] = {
     Type.DOUBLE: pa.float64(),
     Type.STRING: pa.dictionary(pa.int32(), pa.string()),
 }
-_INTEGER = re.compile(rb'"?[ \t]*-?[0-9]+[ \t]*"?')
-_ZONED = re.compile(rb'[T ][0-9:.]+(?:Z|[+-][0-9:]+)"?$')
+_INTEGER = re.compile(rb"[ \t]*-?[0-9]+[ \t]*")
+_ZONED = re.compile(rb'[T ][0-9:.]+(?:Z|[+-][0-9:]+)$')
+_QUOTED = re.compile(rb'"((?:[^"]|"")*)"(?:,|\Z)', re.DOTALL)
 _HEX = re.compile(rb'(?:^|[,\n"\t -])0[xX]')
 _COMMA, _NEWLINE, _QUOTE = b',\n"'
+
+
+def cut(line: bytes) -> list[tuple[bytes, bool]] | None:
+    """The fields of a line, each with whether it was quoted; None when the quotes do not match."""
+    if b'"' not in line:
+        return [(cell, False) for cell in line.split(b",")]
+    out: list[tuple[bytes, bool]] = []
+    at = 0
+    while True:
+        quoted = line[at : at + 1] == b'"'
+        if quoted:
+            found = _QUOTED.match(line, at)
+            if found is None:
+                return None
+            out.append((found[1].replace(b'""', b'"'), True))
+            at = found.end()
+            if at == len(line) and line[-1:] != b",":
+                return out
+        else:
+            end = line.find(b",", at)
+            out.append((line[at:] if end < 0 else line[at:end], False))
+            if end < 0:
+                return out
+            at = end + 1
 
 
 class ArrowCsv:
@@ -87,10 +112,10 @@ class ArrowCsv:
 
     def _time_kinds(self, data: bytes) -> tuple[str, ...]:
         """How each timestamp column is written, by the first line; whatever differs further down Arrow refuses."""
-        cells = data[: data.index(b"\n")].removesuffix(b"\r").split(b",")
-        if len(cells) != len(self._names):
+        cells = cut(data[: data.index(b"\n")].removesuffix(b"\r"))
+        if cells is None or len(cells) != len(self._names):
             raise MisfitError
-        return tuple(_time_kind(cells[self._names.index(name)]) for name in self._times)
+        return tuple(_time_kind(cells[self._names.index(name)][0]) for name in self._times)
 
     def _convert_options(self, kinds: tuple[str, ...]) -> Any:
         types = {f.name: ARROW_TYPES[f.type] for f in self._intake.schema if f.type is not Type.TIMESTAMP}

@@ -158,8 +158,14 @@ def csv_cases() -> Iterator[Case]:
 
 
 ARROW = pa.schema(
-    [("venue", pa.string()), ("size", pa.int16()), ("ts", pa.timestamp("us", "UTC")), ("price", pa.float32())]
-    + [("symbol", pa.dictionary(pa.int8(), pa.string())), ("ignored", pa.list_(pa.int8()))]
+    [
+        ("venue", pa.string()),
+        ("size", pa.int16()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("price", pa.float32()),
+        ("symbol", pa.dictionary(pa.int8(), pa.string())),
+        ("ignored", pa.list_(pa.int8())),
+    ]
 )
 
 
