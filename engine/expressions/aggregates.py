@@ -17,6 +17,7 @@ its parameter; it is NULL when there was nothing to collect, and the first form 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ from engine.expressions.compile import Compiler
 from engine.expressions.coerce import Refusal
 from engine.expressions.conditional import choose, coalesce
 from engine.expressions.expression import Expression, finish
+from engine.expressions.functions import FUNCTIONS
 from engine.expressions.node import Node, constant
 from engine.expressions.parse import parse
 
@@ -104,7 +106,10 @@ class _AggregateCompiler(Compiler):
         if separator is not None:
             return self.collected(tree, *separator)
         name, inner, where = _unwrapped(tree)
-        return self.call(tree, name, inner, where) if name in AGGREGATE_NAMES else super().build(tree)
+        return self.aggregate(tree, name, inner, where) if name in AGGREGATE_NAMES else super().build(tree)
+
+    def function_names(self) -> Iterable[str]:
+        return {**FUNCTIONS, **AGGREGATE_NAMES}
 
     def resolve(self, name: str) -> str | None:
         found = super().resolve(name)
@@ -113,7 +118,7 @@ class _AggregateCompiler(Compiler):
             raise Refusal(f"{name} is neither inside an aggregate nor grouped by", hint)
         return found
 
-    def call(self, tree: exp.Expression, name: str, inner: exp.Expression, where: exp.Expression | None) -> Node:
+    def aggregate(self, tree: exp.Expression, name: str, inner: exp.Expression, where: exp.Expression | None) -> Node:
         aggregate = AGGREGATE_NAMES[name]
         arguments = list(inner.expressions)
         ignore_nulls = isinstance(tree, exp.IgnoreNulls)
@@ -143,7 +148,9 @@ class _AggregateCompiler(Compiler):
             node = choose(compiler.build(where), node, constant(None, node.type))
         if node.type is None:
             self.fail(inner, "a bare NULL has no type here", "write cast(null as ...)")
-        return finish(compiler, node, None)
+        made = finish(compiler, node, None)
+        made.text = inner.sql("spark")
+        return made
 
     def parameters(
         self, tree: exp.Expression, aggregate: Aggregate, rest: list[exp.Expression], ignore_nulls: bool

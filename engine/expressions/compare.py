@@ -47,7 +47,7 @@ def compare(op: str, left: Node, right: Node) -> Node:
     if left.type is Type.STRING:
         return folded(Node(key, Type.BOOLEAN, _text_run(op, left, right), (left, right)))
     node = folded(Node(key, Type.BOOLEAN, _value_run(op, left, right), (left, right)))
-    if left.field is not None and right.constant is not None:
+    if left.field is not None and right.constant is not None and not (_may_nan(left) and _may_nan(right)):
         ufunc, flip = _ufunc(op, left, right)
         node.test = ColumnTest(left.field, ufunc, right.constant.values[0], flip)
     return node

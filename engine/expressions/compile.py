@@ -8,7 +8,7 @@ passed over in silence.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -29,7 +29,8 @@ from engine.expressions.membership import between, member
 from engine.expressions.node import INTEGER_RANGE, INTERVAL, MONTHS, Node, constant
 from engine.expressions.parse import offset_of
 from engine.expressions.patterns import like, rlike
-from engine.expressions.text import concat, trim
+from engine.expressions.signatures import Function
+from engine.expressions.text import concat
 from engine.expressions.times import extract
 from engine.expressions.vector import Scope, Vector
 
@@ -44,6 +45,10 @@ _TYPES = {
     "TIMESTAMP": Type.TIMESTAMP,
     "TIMESTAMPLTZ": Type.TIMESTAMP,
 }
+
+
+_CLOCK = frozenset({"now", "current_timestamp", "current_date", "localtimestamp", "rand", "random", "uuid"})
+_CLOCK_HINT = "neither the clock nor chance is read in expressions: a replay would give another answer"
 
 
 class Compiler:
@@ -62,7 +67,8 @@ class Compiler:
         handler, understood = taken
         for name, value in tree.args.items():
             if value and name not in understood and name not in _HARMLESS:
-                self.fail(tree, f"{_describe(tree)} with {name} cannot be used in an expression")
+                extra = "" if isinstance(value, exp.Query) else f" with {name}"
+                self.fail(tree, f"{_describe(tree)}{extra} cannot be used in an expression")
         try:
             node = handler(self, tree)
             return negation(node) if tree.args.get("negate") else node
@@ -70,7 +76,10 @@ class Compiler:
             self.fail(tree, refusal.message, refusal.hint)
 
     def fail(self, tree: exp.Expression, message: str, hint: str = "") -> NoReturn:
-        raise ExpressionError(message, self.text, offset_of(tree), hint)
+        offset, around = offset_of(tree), tree.parent
+        while offset < 0 and around is not None:  # some literals have lost their place; what is around has one
+            offset, around = offset_of(around), around.parent
+        raise ExpressionError(message, self.text, max(0, offset), hint)
 
     def both(self, tree: exp.Expression) -> tuple[Node, Node]:
         return self.build(tree.this), self.build(tree.expression)
@@ -85,14 +94,16 @@ class Compiler:
         found = self.resolve(name)
         if found is None:
             hint = did_you_mean(name, self.schema.names)
-            if name.lower() in ("current_timestamp", "current_date", "localtimestamp"):
-                hint = "the clock is not read in expressions: a replay would give another answer"
+            if name.lower() in _CLOCK:
+                hint = _CLOCK_HINT
             self.fail(tree, f"no field {name}", hint)
         self.fields.add(found)
         return self.field_node(self.schema[found])
 
     def field_node(self, field: Field) -> Node:
-        return Node(f"`{field.name}`", field.type, column_run(field.name), nullable=field.nullable)
+        node = Node(f"`{field.name}`", field.type, column_run(field.name), nullable=field.nullable)
+        node.field = field.name
+        return node
 
     def resolve(self, name: str) -> str | None:
         """A field by its whole name, else the only one that ends in ``.name``, else either in any case, as Spark."""
@@ -181,9 +192,6 @@ class Compiler:
             self.fail(tree, f"{inner.this!r} is not a {kind}")
         return node
 
-    def interval(self, tree: exp.Interval) -> Node:
-        return interval_literal(tree)
-
     # -- functions --------------------------------------------------------------------------------------------------
 
     def call(self, tree: exp.Anonymous) -> Node:
@@ -192,20 +200,26 @@ class Compiler:
         if function is None:
             if name in AGGREGATE_NAMES:
                 self.fail(tree, f"{name} is an aggregate; it belongs into the select of an aggregate box")
-            self.fail(tree, f"no function {name}", did_you_mean(name, FUNCTIONS))
-        args = tree.expressions
+            hint = _CLOCK_HINT if name in _CLOCK else did_you_mean(name, self.function_names())
+            self.fail(tree, f"no function {name}", hint)
+        return self.apply(function, tree, tree.expressions)
+
+    def function_names(self) -> Iterable[str]:
+        return FUNCTIONS
+
+    def apply(self, function: Function, tree: exp.Expression, args: Sequence[exp.Expression]) -> Node:
         if not function.least <= len(args) <= function.most:
-            self.fail(tree, f"{name} takes {function.arity}, not {len(args)}: {function.signature}")
+            self.fail(tree, f"{function.name} takes {function.arity}, not {len(args)}: {function.signature}")
         return function.build([self.build(arg) for arg in args])
 
-    def named(self, name: str, *trees: exp.Expression | None) -> Node:
-        """A function that has a syntax of its own."""
-        return FUNCTIONS[name].build([self.build(tree) for tree in trees if tree is not None])
+    def named(self, name: str, tree: exp.Expression, *parts: str) -> Node:
+        """A function that has a syntax of its own; ``parts`` names its arguments in the tree, in our order."""
+        args = [tree.args[part] for part in parts if tree.args.get(part) is not None]
+        return self.apply(FUNCTIONS[name], tree, args)
 
     def trim(self, tree: exp.Trim) -> Node:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(tree.args.get("position") or "").upper(), "trim")
-        chars = tree.args.get("expression")
-        return trim(name, [self.build(part) for part in (chars, tree.this) if part is not None])
+        return self.named(name, tree, "expression", "this")
 
 
 def number(text: str) -> Node:
@@ -310,21 +324,18 @@ _TAKEN: dict[type[exp.Expression], tuple[Handler, frozenset[str]]] = {
     exp.Case: (Compiler.case, frozenset({"this", "ifs", "default"})),
     exp.Cast: (Compiler.cast, frozenset({"this", "to"})),
     exp.TryCast: (Compiler.cast, frozenset({"this", "to"})),
-    exp.Interval: (Compiler.interval, frozenset({"this", "unit"})),
+    exp.Interval: (lambda compiler, tree: interval_literal(tree), frozenset({"this", "unit"})),
     exp.DPipe: (_binary(lambda left, right: concat([left, right])), _PAIR),
     exp.Concat: (lambda compiler, tree: concat([compiler.build(part) for part in tree.expressions]), _LIST),
     exp.Anonymous: (Compiler.call, _LIST),
     exp.Trim: (Compiler.trim, frozenset({"this", "expression", "position"})),
     exp.Substring: (
-        lambda compiler, tree: compiler.named("substring", tree.this, tree.args.get("start"), tree.args.get("length")),
+        lambda compiler, tree: compiler.named("substring", tree, "this", "start", "length"),
         frozenset({"this", "start", "length"}),
     ),
     exp.StrPosition: (
-        lambda compiler, tree: compiler.named("locate", tree.args["substr"], tree.this, tree.args.get("position")),
+        lambda compiler, tree: compiler.named("locate", tree, "substr", "this", "position"),
         frozenset({"this", "substr", "position"}),
     ),
-    exp.Extract: (
-        lambda compiler, tree: extract(tree.this.name, compiler.build(tree.expression)),
-        _PAIR,
-    ),
+    exp.Extract: (lambda compiler, tree: extract(tree.this.name, compiler.build(tree.expression)), _PAIR),
 }

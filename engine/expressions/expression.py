@@ -11,7 +11,7 @@ from catalog.errors import ExpressionError
 from catalog.schema import Schema, Type
 from engine.expressions import node as nodes
 from engine.expressions.compile import Compiler
-from engine.expressions.node import INTERVAL, MONTHS, Node
+from engine.expressions.node import INTERVAL, MONTHS, ColumnTest, Node
 from engine.expressions.parse import parse
 from engine.expressions.vector import Mask, Scope, Vector, stretch
 

@@ -17,7 +17,7 @@ import numpy as np
 from catalog.schema import Type
 from engine.expressions.arithmetic import arithmetic, failed, negate
 from engine.expressions.casts import cast
-from engine.expressions.coerce import Refusal, common
+from engine.expressions.coerce import Refusal
 from engine.expressions.compare import compare
 from engine.expressions.conditional import choose
 from engine.expressions.node import Node, constant, folded
@@ -77,6 +77,11 @@ def _two(name: str, ufunc: Numpy) -> Callable[[Sequence[Node]], Node]:
         return folded(Node(f"{name}({left.key}, {right.key})", Type.DOUBLE, run, (left, right), noisy=True))
 
     return build
+
+
+def _angle(y: Array, x: Array) -> Array:
+    out: Array = np.arctan2(y + 0.0, x + 0.0)  # -0.0 becomes 0.0, as in Spark
+    return out
 
 
 def _positive(values: Array) -> Mask:
@@ -220,7 +225,7 @@ def _nanvl(args: Sequence[Node]) -> Node:
     left, right = (number("nanvl", node) for node in args)
     if left.type is None:
         return constant(None, right.type or Type.DOUBLE)
-    kind = Type.FLOAT if common("nanvl", args) is Type.FLOAT else Type.DOUBLE
+    kind = Type.FLOAT if left.type is right.type is Type.FLOAT else Type.DOUBLE
     left, right = cast(left, kind), cast(right, kind)
     return choose(_isnan([left]), right, left)
 
@@ -267,7 +272,7 @@ FUNCTIONS = (
     _function("asin", "inverse sine", np.arcsin),
     _function("acos", "inverse cosine", np.arccos),
     _function("atan", "inverse tangent", np.arctan),
-    Function("atan2", "atan2(y, x) -> double", "angle of the point (x, y)", _two("atan2", np.arctan2), 2, 2),
+    Function("atan2", "atan2(y, x) -> double", "angle of the point (x, y)", _two("atan2", _angle), 2, 2),
     _function("sinh", "hyperbolic sine", np.sinh),
     _function("cosh", "hyperbolic cosine", np.cosh),
     _function("tanh", "hyperbolic tangent", np.tanh),

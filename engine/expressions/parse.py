@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -49,6 +50,8 @@ class AuroraSql(Spark):
         }
 
 
+_NUMBER = r"[+-]?\s*\d+(\.\d*)?"
+_INTERVAL = re.compile(rf"\s*(({_NUMBER}\s+[A-Za-z]+\s*)+|{_NUMBER}|[+-]?\d[\d :.-]*)\s*", re.ASCII)
 _DIALECT = AuroraSql()
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
@@ -86,8 +89,13 @@ def offset_of(tree: exp.Expression) -> int:
 
 def _check_tokens(text: str, tokens: Iterable[Token]) -> None:
     depth = run = 0
+    before: TokenType | None = None
     for token in tokens:
         kind = token.token_type
+        if before is TokenType.INTERVAL and kind is TokenType.STRING and not _INTERVAL.fullmatch(token.text):
+            hint = "write interval 5 seconds or interval '1 day 2 hours'"  # sqlglot would drop what it cannot read
+            raise ExpressionError(f"{token.text!r} is not an interval", text, token.start, hint)
+        before = kind
         if kind in _OPENING:
             depth += 1
             if depth > MAX_NESTING:

@@ -1,0 +1,105 @@
+"""Spark itself, asked for the answers of the catalogue: needs pyspark and a Java runtime, hence the mark.
+
+``python tests/property/test_expressions_spark.py`` (with the repository on the path) writes the answers' file anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from typing import Any
+
+import pytest
+
+from tests.property.test_expressions_catalogue import ANSWERS, SCHEMA, SECTIONS, columns, entries, same
+
+CHUNK = 60
+
+
+def session() -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    for key, value in {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "768m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+    }.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def ask(spark: Any) -> dict[str, dict[str, Any]]:
+    """Every entry's type and values, as the file has them."""
+    data = columns()
+    types = {f.name: "bigint" if f.type == "timestamp" else str(f.type) for f in SCHEMA}
+    rows = list(zip(*(data[name] for name in types), strict=True))
+    frame = spark.createDataFrame(rows, ", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    for f in SCHEMA:
+        if f.type == "timestamp":
+            frame = frame.withColumn(f.name, _sql(f"timestamp_micros({f.name})"))
+    frame = frame.coalesce(1).cache()
+    texts = {ours: theirs for section in SECTIONS for ours, theirs in entries(section).items()}
+    kinds: dict[str, str] = {}
+    refused: list[str] = []
+    for ours, theirs in texts.items():
+        try:
+            kinds[ours] = frame.selectExpr(theirs).schema[0].dataType.simpleString()
+        except Exception as error:
+            refused.append(f"{theirs}: {str(error).splitlines()[0]}")
+    assert not refused, "\n".join(refused)
+    answers: dict[str, dict[str, Any]] = {}
+    names = list(texts)
+    for start in range(0, len(names), CHUNK):
+        part = names[start : start + CHUNK]
+        shown = [f"unix_micros({texts[n]})" if kinds[n] == "timestamp" else f"({texts[n]})" for n in part]
+        collected = frame.selectExpr(*(f"{text} as c{at}" for at, text in enumerate(shown))).collect()
+        for at, name in enumerate(part):
+            answers[name] = {"type": kinds[name], "values": [_plain(row[at]) for row in collected]}
+    return answers
+
+
+def _sql(text: str) -> Any:
+    from pyspark.sql.functions import expr
+
+    return expr(text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_recorded_answers_are_what_spark_says() -> None:
+    pytest.importorskip("pyspark")
+    spark = session()
+    try:
+        answers = ask(spark)
+    finally:
+        spark.stop()
+    recorded = json.loads(ANSWERS.read_text())
+    assert set(recorded) == set(answers), "the file is out of date: run this module as a script"
+    for text, answer in answers.items():
+        assert answer["type"] == recorded[text]["type"], text
+        pairs = zip(answer["values"], recorded[text]["values"], strict=True)
+        assert all(same(answer["type"], a, b) for a, b in pairs), text
+
+
+if __name__ == "__main__":
+    spark = session()
+    spark.sparkContext.setLogLevel("OFF")
+    lines = (f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in sorted(ask(spark).items()))
+    ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    spark.stop()
