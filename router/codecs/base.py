@@ -1,7 +1,8 @@
 """What every codec is made of: bytes in, trains and rejects out; trains in, bytes out. No socket anywhere.
 
 A ``Decoder`` belongs to one connection and knows where it is in it; what the connections of one stream share (schema,
-limits, the string pool) is its ``Intake``. An ``Encoder`` has no state at all and serves every subscriber of an output.
+limits, the string pool) is its ``Intake``. An ``Encoder`` serves every subscriber of an output and remembers nothing of
+what it wrote.
 
 A reject names its place (line from 1, or 0 where there are no lines, and byte offset, both within the connection) and
 one reason from a closed set, because the reason is a label of a metric. What is good around it goes through; only a
@@ -114,7 +115,7 @@ class Decoder(Protocol):
 
 
 class Encoder(Protocol):
-    """An output's trains to bytes. Stateless: what one subscriber gets, every one gets."""
+    """An output's trains to bytes, on one thread at a time. What one subscriber gets, every one gets."""
 
     def __init__(self, schema: Schema, timestamps: str = "iso") -> None: ...
 

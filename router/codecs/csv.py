@@ -23,6 +23,7 @@ import numpy.typing as npt
 from catalog.schema import Field, Schema, Type
 from router.codecs.base import Intake, Reason, Received, Reject, sample
 from router.codecs.csv_columns import ArrowCsv, cut
+from router.codecs.frames import LONG_TUPLES, FrameWriter
 from router.codecs.rejects import Rejects
 from router.codecs.text import interleave, pieces
 from router.codecs.values import MISSING, MisfitError, make_train, refuse
@@ -245,17 +246,20 @@ def _csv_string(text: str) -> bytes:
 
 
 class CsvEncoder:
-    """Stateless; called on any worker."""
+    """Called on one worker at a time."""
 
     def __init__(self, schema: Schema, timestamps: str = "iso") -> None:
         self._schema = schema
         self._timestamps = timestamps
+        self._frames = FrameWriter(timestamps)
         self._between = [b"," if i else b"" for i in range(len(schema))]
 
     def begin(self) -> bytes:
         return b",".join([_csv_string(name) for name in self._schema.names]) + b"\n"
 
     def encode(self, train: Train) -> bytes:
+        if train.count >= LONG_TUPLES:
+            return self._frames.csv(train)
         columns = [pieces(train, i, self._timestamps, b"", b"", _csv_strings) for i in range(len(self._schema))]
         return interleave(columns, self._between, b"\n")
 

@@ -32,7 +32,7 @@ ARROW_TYPES: dict[Type, Any] = {
     Type.STRING: pa.dictionary(pa.int32(), pa.string()),
 }
 _INTEGER = re.compile(rb"[ \t]*-?[0-9]+[ \t]*")
-_ZONED = re.compile(rb'[T ][0-9:.]+(?:Z|[+-][0-9:]+)$')
+_ZONED = re.compile(rb"[T ][0-9:.]+(?:Z|[+-][0-9:]+)$")
 _QUOTED = re.compile(rb'"((?:[^"]|"")*)"(?:,|\Z)', re.DOTALL)
 _HEX = re.compile(rb'(?:^|[,\n"\t -])0[xX]')
 _COMMA, _NEWLINE, _QUOTE = b',\n"'

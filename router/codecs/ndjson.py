@@ -29,6 +29,7 @@ import orjson
 
 from catalog.schema import Schema
 from router.codecs.base import Intake, Reason, Received, Reject
+from router.codecs.frames import LONG_TUPLES, FrameWriter
 from router.codecs.ndjson_columns import Layouts
 from router.codecs.rejects import Rejects
 from router.codecs.text import interleave, pieces
@@ -181,17 +182,20 @@ def _json_strings(strings: Sequence[str]) -> npt.NDArray[np.object_]:
 
 
 class NdjsonEncoder:
-    """Stateless; called on any worker."""
+    """Called on one worker at a time."""
 
     def __init__(self, schema: Schema, timestamps: str = "iso") -> None:
         self._schema = schema
         self._timestamps = timestamps
+        self._frames = FrameWriter(timestamps)
         self._between = [(b"," if i else b"{") + orjson.dumps(f.name) + b":" for i, f in enumerate(schema.fields)]
 
     def begin(self) -> bytes:
         return b""
 
     def encode(self, train: Train) -> bytes:
+        if train.count >= LONG_TUPLES:
+            return self._frames.ndjson(train)
         columns = [pieces(train, i, self._timestamps, b"null", b'"', _json_strings) for i in range(len(self._schema))]
         return interleave(columns, self._between, b"}\n")
 
