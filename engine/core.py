@@ -47,12 +47,12 @@ class Engine:
         self.state = SchedulerState(network, settings, statistics)
         self.runtimes = [BoxRuntime(node) for node in network.boxes]
         stamps = stamps if stamps is not None else [None] * len(network.streams)
-        self.routes = Routes(network, self.storage, self._announce, outlets, stamps)
         execution_queue: SimpleQueue[Work] = SimpleQueue()
         self.loop = SchedulerLoop(
             self.state, policies()[policy], self.storage, execution_queue, workers, now_ns, perf_counter_ns
         )
-        self.post = self.loop.mailbox.post
+        self.post = self.loop.post
+        self.routes = Routes(network, self.storage, self._announce, self.loop.take_turn, outlets, stamps)
         self.taps = Taps(network)
         self.pool = WorkerPool(
             network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns
@@ -73,7 +73,7 @@ class Engine:
         """Wait until nothing waits and nothing runs; the caller has stopped feeding. False when time ran out."""
         deadline = monotonic() + timeout_s
         while not self.is_quiet():
-            if monotonic() > deadline:
+            if monotonic() > deadline or self.loop.failure is not None:
                 return False
             sleep(0.002)
         return True
@@ -84,18 +84,17 @@ class Engine:
         The order of these looks matters: a train is in storage before its event is posted and a plan is outstanding
         until its Finished is applied, so whatever is under way shows in one of them.
         """
-        return (
-            self.loop.mailbox.is_resting
-            and self.storage.is_empty()
-            and not self.state.outstanding
-            and self.loop.mailbox.is_resting
-        )
+        return self.loop.is_resting and self.storage.is_empty() and not self.state.outstanding and self.loop.is_resting
 
     def stop(self) -> None:
         """Ends the threads; what still waits stays in storage."""
         self.loop.stop()
         self._thread.join()
         self.pool.stop()
+
+    def when_failed(self, callback: Callable[[Exception], None]) -> None:
+        """``callback`` hears that the scheduler or a worker is broken, on the thread that found it."""
+        self.loop.on_failure = self.pool.on_failure = callback
 
     # -- tuples in --------------------------------------------------------------------------------------------------
 
@@ -117,9 +116,9 @@ class Engine:
         if train.count:
             first_ns = int(arrival_ns[0])
             # Arrivals within a train are nearly in order, so half way between the ends is the mean, at no cost.
-            self.post(Enqueued(arcs, train.count, first_ns, (first_ns + int(arrival_ns[-1])) // 2, nbytes))
+            self.loop.mailbox.put(Enqueued(arcs, train.count, first_ns, (first_ns + int(arrival_ns[-1])) // 2, nbytes))
         else:
-            self.post(Enqueued(arcs, 0, 0, 0, nbytes))
+            self.loop.mailbox.put(Enqueued(arcs, 0, 0, 0, nbytes))
 
     def _room_again(self) -> None:
         with self._room:

@@ -85,6 +85,9 @@ class Daemon:
         )
         self.engine.on_room = self.server.room_again
         self.http: HttpServer | None = None
+        self.failed = False
+        self.on_failure: Callable[[], None] = lambda: None
+        self.engine.when_failed(self._fail)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -159,7 +162,7 @@ class Daemon:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _why_not_ready(self) -> str:
-        return "" if self._ready else "draining" if self._draining else "starting"
+        return "" if self._ready else "failed" if self.failed else "draining" if self._draining else "starting"
 
     # -- tuples -----------------------------------------------------------------------------------------------------
 
@@ -206,6 +209,12 @@ class Daemon:
             if tuples > told_tuples and output.latency.deadline_ns is not None:
                 self.engine.post(Outcome(number, tuples - told_tuples, missed - told_missed))
             self._told[number] = (tuples, missed)
+
+    def _fail(self, error: Exception) -> None:
+        """The engine is broken: say so, stop admitting, and let the process end itself."""
+        log.critical("the engine failed", exc_info=error)
+        self._ready, self.failed = False, True
+        self.on_failure()
 
     def _monitor_failed(self, error: BaseException) -> None:
         log.error("the monitor ended: statistics and metrics stand still", exc_info=error)

@@ -26,6 +26,8 @@ from qos_monitor.conservation import residuals
 log = logging.getLogger("aurorad")
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
+FAILED = 0  # no signal: the engine says that it is broken
+EX_SOFTWARE = 70  # sysexits.h: a bug of ours; systemd restarts on it
 
 
 def serve(file: Path, overrides: Overrides) -> int:
@@ -39,10 +41,14 @@ def serve(file: Path, overrides: Overrides) -> int:
         signal.signal(wanted, lambda number, _frame: signals.put(number))
     tune_process()
     daemon = Daemon(network, version=own_version())
+    daemon.on_failure = lambda: signals.put(FAILED)
     daemon.start()
     _say_hello(daemon, file)
-    while (number := signals.get()) not in STOPS:
+    while (number := signals.get()) not in (*STOPS, FAILED):
         _reload(file, overrides, network)
+    if number == FAILED:
+        daemon.stop(0.0)
+        return EX_SOFTWARE
     log.info("%s: draining", signal.Signals(number).name)
     for again in STOPS:
         signal.signal(again, _exit_now)

@@ -47,6 +47,7 @@ class WorkerPool:
         self.execution_queue = execution_queue
         self.busy_ns = [0] * size
         self.plans = [0] * size
+        self.on_failure: Callable[[Exception], None] = _log_failure
         self._executables: dict[tuple[int, ...], Executable] = {}
         self._threads = [
             Thread(target=self._run, args=(number,), name=f"worker-{number}", daemon=True) for number in range(size)
@@ -69,7 +70,11 @@ class WorkerPool:
             if plan is None:
                 return
             begun_ns = perf_counter_ns()
-            self.executable(plan.boxes).run(claims)
+            try:
+                self.executable(plan.boxes).run(claims)
+            except Exception as error:  # noqa: BLE001
+                # Not a box's error (those cost their train, see executable.py) but ours: tuples are unaccounted for.
+                self.on_failure(error)
             self.busy_ns[number] += perf_counter_ns() - begun_ns
             self.plans[number] += 1
             self.post(Finished(plan))
@@ -87,3 +92,7 @@ class WorkerPool:
             executable = compile_sequence(self.network, self.runtimes, boxes, self.routes, self.taps, self.now_ns)
             self._executables[boxes] = executable
         return executable
+
+
+def _log_failure(error: Exception) -> None:
+    log.critical("a worker failed outside of a box", exc_info=error)

@@ -21,20 +21,22 @@ Stamp = Callable[[Train], Train]
 
 
 class Routes:
-    """``announce`` tells the scheduler of a train (and its bytes) on these arcs; ``outlets`` take what an output
-    emits, by number; ``stamps`` set the watermark of a stream's trains and leave out the tuples whose time nobody
-    can believe."""
+    """``announce`` notes a train (and its bytes) on these arcs for the scheduler, ``nudge`` has it act on the news;
+    ``outlets`` take what an output emits, by number; ``stamps`` set the watermark of a stream's trains and leave out
+    the tuples whose time nobody can believe."""
 
     def __init__(
         self,
         network: Network,
         storage: StorageManager,
         announce: Announce,
+        nudge: Callable[[], None],
         outlets: Sequence[Deliver],
         stamps: Sequence[Stamp | None],
     ) -> None:
         self._storage = storage
         self._announce = announce
+        self._nudge = nudge
         self._outlets = outlets
         self._stamps = stamps
         self._lock = Lock()
@@ -57,6 +59,7 @@ class Routes:
             self.admitted[stream] += train.count
             if queues := self._stream_queues[stream]:
                 self._announce(queues, train, self._storage.enqueue(queues, train))
+        self._nudge()
         if train.count:
             for output in self._stream_outputs[stream]:
                 self.deliver(output, train)
@@ -64,6 +67,7 @@ class Routes:
     def enqueue(self, arcs: tuple[int, ...], train: Train) -> None:
         """A box's train, to the queues of other boxes."""
         self._announce(arcs, train, self._storage.enqueue(arcs, train))
+        self._nudge()
 
     def deliver(self, output: int, train: Train) -> None:
         """A train to an output's subscribers."""

@@ -77,21 +77,19 @@ class Buckets(Index):
 
     def refresh(self) -> None:
         urgency = self.state.facts.urgency
-        steepest = max((max(u.losses) for u in urgency), default=0.0)
-        longest_ns = max((_longest_ns(u.edges_ns) for u in urgency), default=0)
-        made: dict[int, Table] = {}
-        self._tables = []
-        for u in urgency:
-            if id(u) not in made:
-                made[id(u)] = make_table(u, self.grid, steepest, longest_ns)
-            self._tables.append(made[id(u)])
-        for box, cell in enumerate(self._cell):
-            if cell >= 0:
+        distinct = {id(u): u for u, _ in urgency}
+        steepest = max((max(u.losses) for u in distinct.values()), default=0.0)
+        longest_ns = max((_longest_ns(u.edges_ns) for u in distinct.values()), default=0)
+        tables = {i: make_table(u, self.grid, steepest, longest_ns) for i, u in distinct.items()}
+        self._tables = [tables[id(u)] for u, _ in urgency]
+        self._way_ns = [way_ns for _, way_ns in urgency]
+        for unit in self.state.ready:
+            for box in self.state.unit_live[unit]:
                 self.unlist(box)
         super().refresh()
 
     def list(self, box: int) -> None:
-        mean_ns = self.state.mean_arrival_ns(box)
+        mean_ns = self.state.mean_arrival_ns(box) - self._way_ns[box]
         table = self._tables[box]
         at = bisect_right(table.edges_ns, self.now_ns - mean_ns)
         cell = table.cells[at]

@@ -69,11 +69,10 @@ class Measured(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What an output has delivered since the last time, and how much of it after its deadline."""
+    """How the outputs did since the last time (the monitor's tick): by output, the share of tuples that came after their
+    deadline; below 0 where none came."""
 
-    output: int
-    tuples: int
-    missed: int
+    missed: tuple[float, ...]
 
 
 class MemoryShort(NamedTuple):

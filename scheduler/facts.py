@@ -12,12 +12,14 @@ shared by its tuples); ``call_ns`` and ``tuple_ns`` are the two parts of a call,
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import chain
 from math import ceil
 
 from catalog.load import LoadModel
 from catalog.network import Network
+from catalog.qos import QoSGraph
 from catalog.stats import Statistics
 from scheduler.charts import chain_slopes, line_slopes
 from scheduler.rates import output_rates
@@ -27,11 +29,11 @@ INFINITE_NS = 2**62
 
 
 class Urgency:
-    """How utility falls with latency for the tuples of one box, over all the outputs that they reach.
+    """How utility falls with the latency at the output, over all the outputs that the tuples of a box reach.
 
-    ``edges_ns`` are the latencies of the tuples (now, at this box) at which a critical point of some output's graph is
-    reached, if they run through without further delay; ``losses[i]`` is what is lost a nanosecond left of
-    ``edges_ns[i]``, and right of the edge before. With several outputs losses add up, and the nearest edge counts.
+    ``edges_ns`` are the latencies at which a critical point of some output's graph is reached; ``losses[i]`` is what is
+    lost a nanosecond left of ``edges_ns[i]``, and right of the edge before. With several outputs losses add up, and the
+    nearest edge counts; they are then seen from the box, each output's graph moved left by the way to it.
     """
 
     __slots__ = ("edges_ns", "losses")
@@ -44,6 +46,27 @@ class Urgency:
         """What a nanosecond's wait loses, and the latency at the next critical point (infinite past the last)."""
         i = bisect_right(self.edges_ns, latency_ns)
         return self.losses[i], self.edges_ns[i] if i < len(self.edges_ns) else INFINITE_NS
+
+
+def add_graphs(graphs: Iterable[tuple[QoSGraph | None, float]]) -> Urgency:
+    """The graphs, each moved left by so much, added up."""
+    changes: dict[int, float] = {}
+    for graph, ns in graphs:
+        if graph is None:
+            continue
+        before = 0.0
+        for (x, y), after in zip(graph.points, (*graph.points[1:], None), strict=True):
+            loss = 0.0 if after is None else (y - after[1]) / (after[0] - x)
+            edge = ceil(x - ns)
+            changes[edge] = changes.get(edge, 0.0) + loss - before
+            before = loss
+    edges = sorted(changes)
+    losses = [0.0]
+    for edge in edges:
+        # Sums and differences of slopes leave dust behind that must not look like a slope of its own.
+        loss = losses[-1] + changes[edge]
+        losses.append(loss if loss > 1e-9 * max(losses) else 0.0)
+    return Urgency(tuple(edges), tuple(losses))
 
 
 class Facts:
@@ -154,40 +177,36 @@ class Facts:
 
     @cached_property
     def tightest_ns(self) -> int:
-        """The tightest deadline of the whole network."""
-        return min((o.qos.deadline_ns for o in self.network.outputs if o.qos.deadline_ns), default=INFINITE_NS)
+        """The tightest deadline of the whole network that can be held."""
+        outputs = self.network.outputs
+        return min((o.qos.deadline_ns or 0 for o in outputs if self.feasible[o.number]), default=INFINITE_NS)
 
     @cached_property
-    def urgency(self) -> list[Urgency]:
-        known: dict[tuple[tuple[int, float], ...], Urgency] = {}
+    def feasible(self) -> list[bool]:
+        """By output: whether a tuple that never waits is in time. Shorter trains cannot help one that is not."""
+        alone_ns = self._load.ideal_ns(self._statistics.cost_per_call_ns, self._statistics.cost_per_tuple_ns).tolist()
+        outputs = self.network.outputs
+        return [o.qos.deadline_ns is not None and ns < o.qos.deadline_ns for o, ns in zip(outputs, alone_ns, strict=True)]
+
+    @cached_property
+    def urgency(self) -> list[tuple[Urgency, int]]:
+        """By box: a way to read utility off, and what to add to the latency of its tuples for it.
+
+        A box with one output, the usual case, shares the graph of the output with all that lead there.
+        """
+        outputs = self.network.outputs
+        known: dict[tuple[tuple[int, int], ...], Urgency] = {}
         out = []
         for paths in self.paths_ns:
-            key = tuple(sorted(paths.items()))
+            way_ns = 0
+            if len(paths) == 1:
+                [(output, ns)] = paths.items()
+                way_ns, paths = int(ns), {output: 0.0}
+            key = tuple(sorted((o, int(ns)) for o, ns in paths.items()))
             if key not in known:
-                known[key] = self._urgency(paths)
-            out.append(known[key])
+                known[key] = add_graphs((outputs[o].qos.latency, ns) for o, ns in key)
+            out.append((known[key], way_ns))
         return out
-
-    def _urgency(self, paths: dict[int, float]) -> Urgency:
-        """The graphs of these outputs, each moved left by the way that is still to go, added up."""
-        changes: dict[int, float] = {}
-        for output, ns in paths.items():
-            graph = self.network.outputs[output].qos.latency
-            if graph is None:
-                continue
-            before = 0.0
-            for (x, y), after in zip(graph.points, (*graph.points[1:], None), strict=True):
-                loss = 0.0 if after is None else (y - after[1]) / (after[0] - x)
-                edge = ceil(x - ns)
-                changes[edge] = changes.get(edge, 0.0) + loss - before
-                before = loss
-        edges = sorted(changes)
-        losses = [0.0]
-        for edge in edges:
-            # Sums and differences of slopes leave dust behind that must not look like a slope of its own.
-            loss = losses[-1] + changes[edge]
-            losses.append(loss if loss > 1e-9 * max(losses) else 0.0)
-        return Urgency(tuple(edges), tuple(losses))
 
     # -- priorities that only the statistics move --------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class Feedback(Ranking):
 
     def _judge(self) -> None:
         for unit in self.state.ready:
-            for box in self._waiting_in[unit]:
+            for box in self.state.unit_live[unit]:
                 if self.state.box_tuples(box) and not any(self._tuples[o] for o in self.state.network.box_outputs[box]):
                     self._add(box, 1, self.now_ns - self.state.head_ns(box))
         before = list(self.level)

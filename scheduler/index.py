@@ -34,28 +34,22 @@ class Index:
     def __init__(self, state: SchedulerState) -> None:
         self.state = state
         self.now_ns = 0
-        self._waiting_in: list[dict[int, None]] = [{} for _ in state.unit_boxes]  # boxes with something to do, by unit
-        for unit, boxes in enumerate(state.unit_boxes):
-            self._waiting_in[unit] = {b: None for b in boxes if state.waiting[b]}
 
     # -- told by the state -------------------------------------------------------------------------------------------
 
     def changed(self, box: int) -> None:
-        unit = self.state.unit_of[box]
-        waiting = self._waiting_in[unit]
-        if self.state.waiting[box]:
-            waiting[box] = None
-            if not self.state.held[unit]:
+        if not self.state.held[self.state.unit_of[box]]:
+            if self.state.waiting[box]:
                 self.list(box)
-        elif waiting.pop(box, self) is not self and not self.state.held[unit]:
-            self.unlist(box)
+            else:
+                self.unlist(box)
 
     def held(self, unit: int) -> None:
-        for box in self._waiting_in[unit]:
+        for box in self.state.unit_live[unit]:
             self.unlist(box)
 
     def freed(self, unit: int) -> None:
-        for box in self._waiting_in[unit]:
+        for box in self.state.unit_live[unit]:
             self.list(box)
 
     def clock(self, now_ns: int) -> None:
@@ -144,7 +138,7 @@ class Ranking(Index):
 
     def refresh(self) -> None:
         for unit in self.state.ready:
-            for box in self._waiting_in[unit]:
+            for box in self.state.unit_live[unit]:
                 self.unlist(box)
         super().refresh()
 

@@ -1,27 +1,41 @@
-"""The scheduler's thread: drain events, apply them, ask the policy, claim trains, put the plan on the execution queue.
+"""The scheduler at work: drain events, apply them, ask the policy, claim trains, put the plan on the execution queue.
 
-Deciding is the policy's; this file only does. It is one function on purpose, to be read from top to bottom. The
-execution queue stays short (two plans a worker), so that decisions are fresh: a plan that waits behind ten others was
-decided on a state that is gone.
+Deciding is the policy's; this file only does. One thread at a time has the scheduler's *turn*, and only it touches the
+state or takes from the queues. The scheduler's own thread takes a turn some times a second, for what time alone
+changes; otherwise whoever brings news (the I/O thread with a train, a worker with a finished plan) takes the turn right
+there, if it is free, and whoever has it looks for more news before it goes. Handing a train to a sleeping thread costs
+30 us and more under Python's lock; this way a tuple changes threads twice on its way through, and a worker that is done
+finds its next plan without waiting for anyone.
+
+The execution queue stays short (two plans a worker), so that decisions are fresh: a plan that waits behind ten others
+was decided on a state that is gone.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from queue import SimpleQueue
+from threading import Event as Ended
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
-from scheduler.events import Claimed, Clock, Dispatched, Expired, Measured, MemoryShort
+from scheduler.events import Claimed, Clock, Dispatched, Event, Expired, Measured, MemoryShort
 from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
 from scheduler.policies import Policy, make_index
 from scheduler.state import SchedulerState
 from storage.train import Train
 
+log = logging.getLogger("aurorad.scheduler")
+
 PLANS_PER_WORKER = 2
+TURN_EVERY_S = 0.02
 MEASURED_EVERY_NS = 1_000_000_000
-"""How often priorities are drawn anew from the statistics: they move within seconds, and it costs all boxes."""
+"""How often priorities are drawn anew from the statistics: they move within seconds, and it costs all boxes ..."""
+MEASURED_SHARE = 100
+"""... so that in a large network it may take a hundredth of the time, and no more."""
 
 
 class Claim(NamedTuple):
@@ -51,7 +65,7 @@ class Storage(Protocol):
 
 
 class SchedulerLoop:
-    """Owner of the SchedulerState. ``run`` is the scheduler's thread; others only post to its mailbox."""
+    """Owner of the SchedulerState: whoever has the turn. ``run`` is the scheduler's thread; others ``post``."""
 
     def __init__(
         self,
@@ -71,43 +85,85 @@ class SchedulerLoop:
         self.now_ns = now_ns  # wall clock: what arrival stamps are in
         self.clock_ns = clock_ns  # monotonic: for our own costs
         self.mailbox = Mailbox()
+        self._turn = Lock()
+        self._ended = Ended()
+        self.failure: Exception | None = None
+        self.on_failure: Callable[[Exception], None] = _log_failure
         self.steps = 0
         self.decision_ns = 0  # in the policy and the state
         self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
         self.storage_ns = 0  # in claiming trains
-        self._measured_ns: int | None = None  # when the statistics were last looked at
+        self.measured_every_ns = MEASURED_EVERY_NS
+        self._look_ns = 0  # when to look around next
         state.follow(make_index(policy))
 
-    def stop(self) -> None:
-        """The loop ends when it has read everything that was posted before."""
-        self.mailbox.post(None)
+    # -- whose turn it is -------------------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """News for the scheduler. Any thread; it may be the one that acts on it."""
+        self.mailbox.put(event)
+        self.take_turn()
+
+    def take_turn(self) -> None:
+        """Act on what is in the mailbox, unless another thread is at it: it looks once more before it goes."""
+        while self.mailbox.has_news and self._turn.acquire(blocking=False):
+            self._step_and_release()
 
     def run(self) -> None:
+        """The scheduler's thread: statistics move and deadlines come nearer also when nobody posts."""
+        while not self._ended.wait(TURN_EVERY_S):
+            if self._turn.acquire(blocking=False):
+                self._step_and_release()
+                self.take_turn()
+
+    def stop(self) -> None:
+        """No step after this one. What still waits stays where it is."""
+        self._ended.set()
+        if self.failure is None:
+            self._turn.acquire()  # for good
+
+    @property
+    def is_resting(self) -> bool:
+        """Nobody has the turn and nothing is to be read."""
+        return self.mailbox.is_empty and not self._turn.locked()
+
+    def _step_and_release(self) -> None:
+        try:
+            self.step()
+        except Exception as error:  # noqa: BLE001
+            # A policy or the state is broken: nothing may be decided on it any more, so the turn is kept. The thread
+            # that happens to be here (the I/O thread, a worker) is not at fault and goes on.
+            self.failure = error
+            self.on_failure(error)
+        else:
+            self._turn.release()
+
+    # -- a step -----------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Read the news, then fill the execution queue. With the turn only."""
         state, apply = self.state, self.state.apply
-        while True:
-            self.mailbox.sleep(hungry=state.outstanding < self.plans_at_most)
+        begun_ns = self.clock_ns()
+        for event in self.mailbox.drain():
+            apply(event)
+        while state.outstanding < self.plans_at_most:
+            plan = self.decide(self.now_ns())
+            if plan is None:
+                break
+            decided_ns = self.clock_ns()
+            self.dispatch(plan)
+            self.steps += 1
+            self.decision_ns += decided_ns - begun_ns
+            self.decision_counts[decision_bucket(decided_ns - begun_ns)] += 1
             begun_ns = self.clock_ns()
-            for event in self.mailbox.drain():
-                if event is None:
-                    return
-                apply(event)
-            while state.outstanding < self.plans_at_most:
-                plan = self.decide(self.now_ns())
-                if plan is None:
-                    break
-                decided_ns = self.clock_ns()
-                self.dispatch(plan)
-                self.steps += 1
-                self.decision_ns += decided_ns - begun_ns
-                self.decision_counts[decision_bucket(decided_ns - begun_ns)] += 1
-                begun_ns = self.clock_ns()
-                self.storage_ns += begun_ns - decided_ns
-            self.decision_ns += self.clock_ns() - begun_ns
+            self.storage_ns += begun_ns - decided_ns
+        self.mailbox.is_hungry = state.outstanding < self.plans_at_most
+        self.decision_ns += self.clock_ns() - begun_ns
 
     def decide(self, now_ns: int) -> Plan | None:
         """Ask the policy."""
         state = self.state
-        if self._measured_ns is None or now_ns - self._measured_ns > MEASURED_EVERY_NS:
+        if now_ns >= self._look_ns:
             self._look_around(now_ns)
         if state.index is not None:
             state.apply(Clock(now_ns))
@@ -139,8 +195,17 @@ class SchedulerLoop:
     def _look_around(self, now_ns: int) -> None:
         """What changes by itself: the statistics, and whether there is room."""
         state = self.state
-        if self._measured_ns is not None:
+        begun_ns = self.clock_ns()
+        if self._look_ns:
             state.apply(Measured())
-        self._measured_ns = now_ns
+        self._look_ns = now_ns + max(self.measured_every_ns, MEASURED_SHARE * (self.clock_ns() - begun_ns))
         if state.memory_short == self.storage.has_room:
             state.apply(MemoryShort(not self.storage.has_room))
+
+
+def _log_failure(error: Exception) -> None:
+    log.critical("the scheduler failed and decides nothing any more", exc_info=error)
+
+
+def _log_failure(error: Exception) -> None:
+    log.critical("the scheduler failed", exc_info=error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 
@@ -26,29 +25,31 @@ class Plan:
     the head of the queue that cannot be in time any more.
     """
 
+    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "units")
+
     def __init__(
         self,
         steps: tuple[Step, ...],
         takes: Mapping[int, int] | None = None,
         expired: tuple[tuple[int, int], ...] = (),
+        claims: tuple[Step, ...] | None = None,
     ) -> None:
         self.steps = steps
         self.takes = takes
         self.expired = expired
-
-    @cached_property
-    def boxes(self) -> tuple[int, ...]:
-        """The boxes in the order in which they run, repeats included."""
-        return tuple([s.box for s in self.steps])
-
-    @cached_property
-    def claims(self) -> tuple[Step, ...]:
-        """Each box once, at its first visit: what to take from its queues before the plan starts."""
-        first: dict[int, Step] = {}
-        for step in self.steps:
-            first.setdefault(step.box, step)
-        return tuple(first.values())
+        self.boxes: tuple[int, ...] = tuple([box for box, _ in steps])  # as they run, repeats included
+        # Each box once, at its first visit: what to take from its queues before the plan starts. Who makes the plan may
+        # leave out boxes for which nothing waits.
+        self.claims = claims if claims is not None else _first_visits(steps)
+        self.units: tuple[int, ...] | None = None  # which the state holds while the plan runs; the state's to fill in
 
     def __repr__(self) -> str:
         dropped = "".join(f" -{n}@{a}" for a, n in self.expired)
         return "Plan(" + " ".join(f"{b}x{n}" for b, n in self.steps) + dropped + ")"
+
+
+def _first_visits(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    first: dict[int, Step] = {}
+    for step in steps:
+        first.setdefault(step.box, step)
+    return tuple(first.values())

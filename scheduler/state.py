@@ -95,7 +95,7 @@ class SchedulerState:
                 for box in superbox.boxes:
                     self.unit_of[box] = superbox.number
         self.waiting = [0] * boxes  # trains on the inputs of each box
-        self.unit_waiting = [0] * len(self.unit_boxes)  # the same, by unit
+        self.unit_live: list[dict[int, None]] = [{} for _ in self.unit_boxes]  # boxes with something to do, by unit
         self.held = [0] * len(self.unit_boxes)  # reasons why a unit may not run: plans under way, blocked outputs
         self.ready: dict[int, None] = {}  # units, in the order in which they became ready
         self.outstanding = 0  # plans dispatched and not finished
@@ -105,6 +105,8 @@ class SchedulerState:
         self.index: Index | None = None
         self._consumer = [-1 if arc.box is None else arc.box for arc in network.arcs]
         self._units_of_output = [self._feeding_units(output.arc) for output in network.outputs]
+        # Plans by what waits in a unit, where they depend on nothing else; emptied when the statistics move.
+        self.plans: dict[frozenset[int], Plan] = {}
         self._within: dict[int, tuple[int, ...]] = {}  # D(b) inside its unit, by box, as asked for
         self._statistics = statistics if statistics is not None else Statistics(network)
         self._load = LoadModel(network)
@@ -156,8 +158,8 @@ class SchedulerState:
             if self.index is not None:
                 self.index.refresh()
         elif isinstance(event, Outcome):
-            if self._tuner.outcome(event.tuples, event.missed):
-                self.auto_tuples = auto_tuples(self.facts, self._tuner.scale)
+            if self._tuner.outcome([m for m, ok in zip(event.missed, self.facts.feasible, strict=True) if ok]):
+                self._tune()
         else:
             assert isinstance(event, MemoryShort), event
             self.memory_short = event.short
@@ -171,12 +173,13 @@ class SchedulerState:
             arc.nbytes += event.nbytes
             arc.arrival_total_ns += event.mean_arrival_ns * tuples
             box = self._consumer[a]
-            unit = self.unit_of[box]
+            if not self.waiting[box]:
+                unit = self.unit_of[box]
+                self.unit_live[unit][box] = None
+                if not self.held[unit]:
+                    self.ready[unit] = None
             self.waiting[box] += 1
-            self.unit_waiting[unit] += 1
             self.waiting_tuples += tuples
-            if not self.held[unit]:
-                self.ready[unit] = None
             if self.index is not None:
                 self.index.changed(box)
 
@@ -211,9 +214,11 @@ class SchedulerState:
             self._cut_head(arc, left)
         arc.tuples -= tuples
         box = self._consumer[a]
-        self.waiting[box] -= trains
-        self.unit_waiting[self.unit_of[box]] -= trains
         self.waiting_tuples -= tuples
+        if trains:
+            self.waiting[box] -= trains
+            if not self.waiting[box]:
+                del self.unit_live[self.unit_of[box]][box]
         return before_ns - arc.arrival_total_ns
 
     def _cut_head(self, arc: ArcState, tuples: int) -> None:
@@ -238,14 +243,18 @@ class SchedulerState:
     def _release(self, unit: int) -> None:
         self.held[unit] -= 1
         assert self.held[unit] >= 0
-        if not self.held[unit] and self.unit_waiting[unit]:
+        if not self.held[unit] and self.unit_live[unit]:
             self.ready[unit] = None
             if self.index is not None:
                 self.index.freed(unit)
 
     def _draw_facts(self) -> None:
         self.facts = Facts(self.network, self._statistics, self._load)
+        self._tune()
+
+    def _tune(self) -> None:
         self.auto_tuples = auto_tuples(self.facts, self._tuner.scale)
+        self.plans.clear()
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -285,10 +294,12 @@ class SchedulerState:
 
     def is_quiet(self) -> bool:
         """Nothing waits and nothing runs."""
-        return not self.outstanding and not any(self.unit_waiting)
+        return not self.outstanding and not any(self.unit_live)
 
-    def _units_of(self, plan: Plan) -> list[int]:
-        return list(dict.fromkeys([self.unit_of[b] for b in plan.boxes]))
+    def _units_of(self, plan: Plan) -> tuple[int, ...]:
+        if plan.units is None:
+            plan.units = tuple(dict.fromkeys([self.unit_of[b] for b in plan.boxes]))
+        return plan.units
 
     def _feeding_units(self, arc: int) -> tuple[int, ...]:
         source = self.network.arcs[arc].source

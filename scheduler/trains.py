@@ -5,12 +5,13 @@ thing each: the count, the share of the queue, the expected cost, the memory, th
 
 ``auto`` (ours: the paper leaves it as future work) bounds the time that one plan keeps a worker from everyone else: a
 quarter of the tightest deadline in the network, so that a tuple which just missed its turn still has three quarters
-left. The bound follows the measured costs. Where deadlines slip all the same it is halved, and it grows back by an
-eighth while they hold (``TrainTuner``).
+left. The bound follows the measured costs. Where deadlines slip all the same it is halved, and doubled again when they
+have held for a second (``TrainTuner``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ the cache) and the tuples behind it wait longer."""
 LEAST_TUPLES = 16
 SLACK_SHARE = 0.25
 SLIPPING = 0.01  # share of tuples after their deadline from which on trains are shortened
+LEAST_SCALE = 1 / 64
+HOLD_TICKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +86,20 @@ def auto_tuples(facts: Facts, scale: float) -> list[int]:
 
 
 class TrainTuner:
-    """Halve when deadlines slip, grow back while they hold."""
+    """Halve when deadlines slip, double when they have held for a while."""
 
     def __init__(self) -> None:
         self.scale = 1.0
-        self._slipped = False
+        self._held = 0  # ticks without a slip
 
-    def outcome(self, tuples: int, missed: int) -> bool:
-        """One output's news. True when the scale has moved."""
-        if not tuples:
-            return False
+    def outcome(self, missed: Iterable[float]) -> bool:
+        """The shares of missed deadlines of the outputs that can be in time. True when the scale has moved."""
         before = self.scale
-        if missed > SLIPPING * tuples:
-            # Once a tick is enough: twenty outputs that slip together are one overload.
-            self.scale = before if self._slipped else max(before / 2, 1 / 1024)
-            self._slipped = True
+        if max(missed, default=0.0) > SLIPPING:
+            self._held = 0
+            self.scale = max(before / 2, LEAST_SCALE)
         else:
-            self.scale = min(1.0, before * 1.125)
-            self._slipped = False
+            self._held += 1
+            if self._held % HOLD_TICKS == 0:
+                self.scale = min(1.0, before * 2)
         return self.scale != before

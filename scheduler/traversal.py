@@ -22,6 +22,9 @@ STEPS_AT_MOST = 1_024
 """A sequence that would be longer is run by min_cost instead: deciding it would take longer than it gains."""
 
 
+PLANS_AT_MOST = 4_096
+
+
 def expand(state: SchedulerState, unit: int) -> Plan:
     """The plan for a unit that a policy has chosen; something waits for one of its boxes."""
     settings = state.settings
@@ -46,6 +49,21 @@ def one_tuple(state: SchedulerState, box: int) -> Plan:
 
 def min_cost(state: SchedulerState, boxes: Sequence[int]) -> Plan:
     """Each box once, leaves first. Boxes that nothing can reach in this plan are left out."""
+    rule = state.settings.train
+    if rule.kind != "auto":
+        return _cheapest(state, boxes)
+    # The lengths of trains do not depend on what waits: the same boxes wait, the same plan. (A plan runs once at a
+    # time, because its boxes do.)
+    live = frozenset([b for b in boxes if state.waiting[b]] if len(boxes) > 1 else boxes)
+    plan = state.plans.get(live)
+    if plan is None:
+        if len(state.plans) >= PLANS_AT_MOST:
+            state.plans.clear()
+        plan = state.plans[live] = _cheapest(state, boxes)
+    return plan
+
+
+def _cheapest(state: SchedulerState, boxes: Sequence[int]) -> Plan:
     tuples = state.settings.train.tuples
     if len(boxes) == 1:
         return Plan((Step(boxes[0], tuples(state, boxes[0])),))
@@ -53,14 +71,16 @@ def min_cost(state: SchedulerState, boxes: Sequence[int]) -> Plan:
     feeders = state.network.feeders
     live: set[int] = set()
     steps: list[Step] = []
+    claims: list[Step] = []
     for box in boxes:
         if waiting[box]:
             live.add(box)
             steps.append(Step(box, tuples(state, box)))
+            claims.append(steps[-1])
         elif not live.isdisjoint(feeders[box]):
             live.add(box)
             steps.append(Step(box, ALL))
-    return Plan(tuple(steps))
+    return Plan(tuple(steps), claims=tuple(claims))
 
 
 def min_latency(state: SchedulerState, boxes: Sequence[int]) -> Plan:

@@ -29,10 +29,12 @@ def index(state: SchedulerState) -> Index:
 def key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
     """Past the last critical point nothing more can be lost; there the oldest tuple goes first."""
     mean_ns = state.mean_arrival_ns(box)
-    loss, edge_ns = state.facts.urgency[box].at(now_ns - mean_ns)
+    urgency, way_ns = state.facts.urgency[box]
+    loss, edge_ns = urgency.at(now_ns - mean_ns + way_ns)
     if edge_ns == INFINITE_NS:
         return (-loss, INFINITE_NS, state.head_ns(box)), None
-    return (-loss, mean_ns + edge_ns, 0), mean_ns + edge_ns
+    critical_ns = mean_ns + edge_ns - way_ns
+    return (-loss, critical_ns, 0), critical_ns
 
 
 def qos(state: SchedulerState, now_ns: int) -> Plan | None:
