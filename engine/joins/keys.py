@@ -20,6 +20,7 @@ from catalog.schema import Type
 from engine.expressions import Vector
 from engine.joins.strings import HeldStrings
 from engine.windows.index import HashIndex
+from storage.strings import StringPool
 
 Numbers = npt.NDArray[np.int64]
 
@@ -118,6 +119,24 @@ class KeyTable:
             self._index.insert(probes, fresh)
         return fresh
 
+    def vectors(self, numbers: Numbers) -> list[Vector]:
+        """The parts of these keys, as they were but for -0.0; what ``numbers`` takes back."""
+        if self._direct:
+            strings = self._strings[0]
+            assert strings is not None
+            codes = numbers - int(self._nulls_alike)
+            return [_vector(np.maximum(codes, 0).astype(np.int32), codes >= 0, strings.pool)]
+        vectors = []
+        for i, type in enumerate(self._types):
+            part = self._columns[i].take(numbers)
+            strings = self._strings[i]
+            values = part.view(np.float64) if type in (Type.FLOAT, Type.DOUBLE) else part
+            there = np.ones(numbers.shape[0], np.bool_)
+            if self._nulls_alike:
+                there = (self._columns[-1].take(numbers) >> i) & 1 == 0
+            vectors.append(_vector(values.astype(type.dtype), there, None if strings is None else strings.pool))
+        return vectors
+
     # -- forgetting --------------------------------------------------------------------------------------------------
 
     def is_wasteful(self, used: int) -> bool:
@@ -153,6 +172,10 @@ class KeyTable:
         out = np.searchsorted(kept, numbers)
         out[numbers < 0] = -1
         return out
+
+
+def _vector(values: npt.NDArray[np.generic], there: npt.NDArray[np.bool_], pool: StringPool | None) -> Vector:
+    return Vector(values, None if there.all() else there, pool)
 
 
 def _all_valid(key: Sequence[Vector]) -> npt.NDArray[np.bool_] | None:
