@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field as Parameter
 from pydantic import model_validator
 
@@ -44,6 +45,7 @@ from engine.windows.session import SessionWindows
 from engine.windows.windows import Batch, Send, Windows
 from storage.train import NO_WATERMARK, Train
 
+Times = npt.NDArray[np.int64]
 RESULT, LATE = 0, 1
 MAX_WINDOW_PANES = 1_000_000
 
@@ -121,7 +123,8 @@ class Aggregate(Box):
         if WINDOW_TIME in p.bounds and WINDOW_TIME not in select:
             self._time_out = WINDOW_TIME
         self._check_window()
-        self._reach_ns = 2 * (p.window.tumbling or p.window.sliding or p.window.session or 0) + p.window.offset
+        reach_ns = 2 * (p.window.tumbling or p.window.sliding or p.window.session or 0) + p.window.offset
+        self._limit_ns = 2**63 - 1 - reach_ns
         return (self._plan.schema, schema)
 
     def _key_field(self, schema: Schema, name: str) -> Field:
@@ -192,38 +195,36 @@ class Aggregate(Box):
     # -- work --------------------------------------------------------------------------------------------------------
 
     def run(self, state: Windows, port: int, train: Train, emit: Emit, tally: Tally) -> None:
-        train, times_ns = self._timed(state, train, emit, tally)
-        if not train.count:
-            return
+        times_ns = train.arrival_ns if self._time is None else train.columns[self._time]
+        low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
+        null = self._time is not None and train.null_mask(self._time) is not None
+        if null or low_ns < max(state.late_below_ns, -self._limit_ns) or high_ns > self._limit_ns:
+            train, times_ns = self._in_time(state, train, times_ns, emit, tally)
+            if not train.count:
+                return
+            low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
         scope = Scope(train)
         with np.errstate(all="ignore"):
             columns = self._plan.columns(scope)
             keys = state.keys.numbers([scope.column(f.name) for f in self._plan.by], train.count)
-            low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
             state.add(Batch(keys, times_ns, low_ns, high_ns, train.arrival_ns, columns), _sender(emit))
         tally.absorbed += train.count
         tally.null_errors += scope.null_errors + self._errors(state)
 
-    def _timed(self, state: Windows, train: Train, emit: Emit, tally: Tally) -> tuple[Train, np.ndarray[Any, Any]]:
+    def _in_time(self, state: Windows, train: Train, times_ns: Times, emit: Emit, tally: Tally) -> tuple[Train, Times]:
         """What is neither dead (no event time, or one that no window reaches) nor late, and its event times."""
-        times_ns = train.arrival_ns if self._time is None else train.columns[self._time]
+        sound = (times_ns <= self._limit_ns) & (times_ns >= -self._limit_ns)
         valid = None if self._time is None else train.null_mask(self._time)
-        limit_ns = 2**63 - 1 - self._reach_ns
-        low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
-        if valid is not None or high_ns > limit_ns or low_ns < -limit_ns:
-            sound = (times_ns <= limit_ns) & (times_ns >= -limit_ns)
-            kept = np.flatnonzero(sound if valid is None else sound & valid)
-            tally.dead += train.count - kept.shape[0]
-            train, times_ns = train.take(kept), times_ns.take(kept)
-            low_ns = int(times_ns.min()) if train.count else 0
-        if low_ns < state.late_below_ns and train.count:
-            late = times_ns < state.late_below_ns
-            tardy = train.where(late)
+        if valid is not None:
+            sound &= valid
+        tally.dead += train.count - int(np.count_nonzero(sound))
+        late = sound & (times_ns < state.late_below_ns)
+        tardy = train.where(late)
+        if tardy.count:
             tally.late += tardy.count
             emit(LATE, tardy.with_watermark(NO_WATERMARK))
-            kept = np.flatnonzero(~late)
-            train, times_ns = train.take(kept), times_ns.take(kept)
-        return train, times_ns
+        kept = np.flatnonzero(sound & ~late)
+        return train.take(kept), times_ns.take(kept)
 
     def advance(self, state: Windows, watermark_ns: int, emit: Emit, tally: Tally) -> None:
         with np.errstate(all="ignore"):

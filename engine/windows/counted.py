@@ -133,7 +133,7 @@ class CountWindows(Windows):
             if slots.shape[0]:
                 self.release(level, slots)
         self._forget(keys[self._seen.take(keys) == new * self.step * self.pane])
-        self.shrink()
+        self.forget_much()
 
     def _forget(self, keys: Numbers) -> None:
         """Nothing is left of these keys: their next tuple is their first."""
@@ -141,6 +141,7 @@ class CountWindows(Windows):
 
     def advance(self, watermark_ns: int, send: Send) -> None:
         self.closed_ns = max(self.closed_ns, watermark_ns)
+        self.forget()
 
     # -- real time -----------------------------------------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class CountWindows(Windows):
             slots = level.find(members, keys.take(owner))
             self.release(level, slots[slots >= 0])
         self._forget(keys)
-        self.shrink()
+        self.forget_much()
 
     # -- plain data ----------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,10 @@ class Groups:
         return self._free.live
 
     @property
+    def size(self) -> int:
+        return self._free.size
+
+    @property
     def is_roomy(self) -> bool:
         return self._free.is_roomy
 

@@ -19,10 +19,11 @@ import numpy.typing as npt
 from catalog.schema import Field, Type
 from engine.expressions import Vector
 from engine.windows.index import HashIndex
-from engine.windows.numbers import Free, Numbers, fitting_size, grown
+from engine.windows.numbers import Free, Numbers, References, fitting_size, grown
 from engine.windows.strings import StringTable
 
 Array = npt.NDArray[Any]
+_NEAR = 131_072
 _DEAD = -1  # in the mask of a number that is not in use: no probe has it
 
 
@@ -46,7 +47,12 @@ class Keys(ABC):
     def retain(self, numbers: Numbers) -> None: ...
 
     @abstractmethod
-    def release(self, numbers: Numbers) -> None: ...
+    def release(self, numbers: Numbers) -> None:
+        """Give up references. A key without any is not forgotten yet: its next window may begin in the next train."""
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Forget the keys that have been without references since before the last releases."""
 
     @abstractmethod
     def vectors(self, numbers: Numbers) -> list[Vector]:
@@ -88,6 +94,8 @@ class NoKeys(Keys):
 
     def release(self, numbers: Numbers) -> None: ...
 
+    def sweep(self) -> None: ...
+
     def vectors(self, numbers: Numbers) -> list[Vector]:
         return []
 
@@ -127,15 +135,20 @@ class StringKeys(Keys):
         return self._table.numbers(columns[0])
 
     def retain(self, numbers: Numbers) -> None:
-        self._table.retain(numbers)
+        self._table.references.retain(numbers)
 
     def release(self, numbers: Numbers) -> None:
-        self._table.release(numbers)
+        if self._table.references.release(numbers):
+            self.sweep()
+
+    def sweep(self) -> None:
+        self._table.forget(self._table.references.unused())
 
     def vectors(self, numbers: Numbers) -> list[Vector]:
         return [self._table.vector(numbers)]
 
     def renumber(self) -> Numbers:
+        self.sweep()
         return self._table.renumber()
 
     def snapshot(self, numbers: Numbers) -> list[Any]:
@@ -155,10 +168,11 @@ class BitKeys(Keys):
 
     def _reset(self, free: Free) -> None:
         self._free = free
-        self._references = np.zeros(free.size, np.int64)
+        self._references = References(free.size)
         self._index = HashIndex(len(self._fields) + 1)
         self._mask = np.full(free.size, _DEAD, np.int64)
         self._bits = [np.zeros(free.size, np.int64) for _ in self._fields]
+        self._near = _Near()
 
     @property
     def _columns(self) -> tuple[Numbers, ...]:
@@ -183,6 +197,20 @@ class BitKeys(Keys):
 
     def numbers(self, columns: Sequence[Vector], count: int) -> Numbers:
         probes = self._probes(columns)
+        if len(probes) == 2 and columns[0].valid is None and self._near.covers(probes[1]):
+            return self._near_numbers(probes[1])
+        return self._find(probes, count)
+
+    def _near_numbers(self, bits: Numbers) -> Numbers:
+        numbers = self._near.get(bits)
+        if numbers.min() < 0:
+            missing = np.flatnonzero(numbers < 0)
+            wanted = bits.take(missing)
+            numbers[missing] = found = self._find((np.zeros(1, np.int64), wanted), missing.shape[0])
+            self._near.put(wanted, found)
+        return numbers
+
+    def _find(self, probes: tuple[Numbers, ...], count: int) -> Numbers:
         numbers = self._index.find(probes, self._columns)
         if numbers.shape[0] and numbers.min() < 0:
             missing = np.flatnonzero(numbers < 0)
@@ -209,7 +237,7 @@ class BitKeys(Keys):
         count = probes[0].shape[0]
         if size := self._free.lacks(count):
             self._free.grow(size)
-            self._references = grown(self._references, size, 0)
+            self._references.grow(size)
             self._mask = grown(self._mask, size, _DEAD)
             self._bits = [grown(b, size, 0) for b in self._bits]
         if self._index.is_full(count):
@@ -221,22 +249,27 @@ class BitKeys(Keys):
         for column, probe, strings in zip(self._bits, probes[1:], self._strings, strict=True):
             column[numbers] = probe
             if strings is not None:
-                strings.retain(probe)
+                strings.references.retain(probe)
         return numbers
 
     def retain(self, numbers: Numbers) -> None:
-        np.add.at(self._references, numbers, 1)
+        self._references.retain(numbers)
 
     def release(self, numbers: Numbers) -> None:
-        np.subtract.at(self._references, numbers, 1)
-        gone = np.unique(numbers[self._references.take(numbers) == 0])
+        if self._references.release(numbers):
+            self.sweep()
+
+    def sweep(self) -> None:
+        gone = self._references.unused()
         if not gone.shape[0]:
             return
+        self._near.put(self._bits[0].take(gone), np.full(gone.shape[0], -1))
         self._mask[gone] = _DEAD
         self._free.give_back(gone)
         for column, strings in zip(self._bits, self._strings, strict=True):
             if strings is not None:
-                strings.release(column.take(gone))
+                strings.references.release(column.take(gone))
+                strings.forget(strings.references.unused())
 
     def vectors(self, numbers: Numbers) -> list[Vector]:
         mask = self._mask.take(numbers)
@@ -251,16 +284,17 @@ class BitKeys(Keys):
         return out
 
     def renumber(self) -> Numbers:
+        self.sweep()
         live = np.flatnonzero(self._mask != _DEAD)
         remap = np.full(self._free.size, -1, np.int64)
         columns = [c.take(live) for c in self._columns]
-        references = self._references.take(live)
+        references = self._references.counts.take(live)
         for at, strings in enumerate(self._strings, 1):
             if strings is not None:
                 columns[at] = strings.renumber().take(columns[at])
         self._reset(Free(fitting_size(live.shape[0])))
         remap[live] = numbers = self._free.take(live.shape[0])
-        self._references[numbers] = references
+        self._references.counts[numbers] = references
         for column, values in zip(self._columns, columns, strict=True):
             column[numbers] = values
         self._index.rebuild(tuple(columns), numbers, 0)
@@ -278,6 +312,38 @@ class BitKeys(Keys):
         for values, strings in zip(data[1:], self._strings, strict=True):
             probes.append(np.asarray(values, np.int64) if strings is None else restore_strings(strings, values))
         return self._add(tuple(probes))
+
+
+class _Near:
+    """One column of integers that lie close together: a table by value instead of a hash."""
+
+    __slots__ = ("_base", "_table")
+
+    def __init__(self) -> None:
+        self._base = 0
+        self._table: npt.NDArray[np.int32] | None = None
+
+    def covers(self, bits: Numbers) -> bool:
+        """Whether the table has a place for each of these; it moves to where they are when they fit into it."""
+        if not bits.shape[0]:
+            return False
+        low, high = int(bits.min()), int(bits.max())
+        if self._table is not None and low >= self._base and high < self._base + _NEAR:
+            return True
+        if high - low >= _NEAR // 2:
+            return False
+        self._base = max(low - _NEAR // 4, -(2**63))
+        self._table = np.full(_NEAR, -1, np.int32)
+        return high < self._base + _NEAR
+
+    def get(self, bits: Numbers) -> Numbers:
+        assert self._table is not None
+        return self._table.take(bits - self._base).astype(np.int64)
+
+    def put(self, bits: Numbers, numbers: Numbers) -> None:
+        if self._table is not None:
+            inside = np.flatnonzero((bits >= self._base) & (bits < self._base + _NEAR))
+            self._table[bits.take(inside) - self._base] = numbers.take(inside)
 
 
 def make_keys(fields: Sequence[Field]) -> Keys:
@@ -314,15 +380,45 @@ def values_of(bits: Numbers, type: Type) -> Array:
 
 def distinct_rows(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
     """The positions of the first of each distinct row, in order of first sight, and for each row which one it is."""
-    code = np.zeros(columns[0].shape[0], np.int64)
-    for column in columns:
-        if column.shape[0] and column.min() != column.max():
-            distinct, position = np.unique(column, return_inverse=True)
-            code = code * distinct.shape[0] + position if code.any() else position
-            if code.shape[0] and int(code.max()) > 2**31:
-                code = np.unique(code, return_inverse=True)[1]  # dense again, so that the product never overflows
+    count = columns[0].shape[0]
+    if not count:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    code, span = _row_code(columns)
+    if span <= max(_DENSE, 8 * count):
+        return _distinct_dense(code, span)
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(order.shape[0])
     return first[order], rank.take(inverse)
+
+
+_DENSE = 65_536
+
+
+def _row_code(columns: Sequence[Numbers]) -> tuple[Numbers, int]:
+    """One integer per row, equal where all columns are, and what it stays below."""
+    code, span = np.zeros(columns[0].shape[0], np.int64), 1
+    for column in columns:
+        low, width = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if width == 1:
+            continue
+        position = column - low
+        if span * width >= 2**62:  # dense first, so that the product never overflows
+            distinct, position = np.unique(column, return_inverse=True)
+            width = distinct.shape[0]
+            code = np.unique(code, return_inverse=True)[1]
+            span = int(code.max()) + 1
+        code = code * width + position if span > 1 else position
+        span *= width
+    return code, span
+
+
+def _distinct_dense(code: Numbers, span: int) -> tuple[Numbers, Numbers]:
+    """Without a sort: each row writes its position where its code says, from the last to the first."""
+    place = np.empty(span, np.int64)  # only what was written is read
+    positions = np.arange(code.shape[0])
+    place[code[::-1]] = positions[::-1]
+    first = np.flatnonzero(place.take(code) == positions)
+    place[code.take(first)] = np.arange(first.shape[0])
+    return first, place.take(code)

@@ -15,6 +15,7 @@ Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 
 _START = 64
+_IDLE = 262_144  # so many forgotten keys are kept at most, for a while
 _ROOMY = 8  # number anew when fewer than one in so many numbers is alive
 
 
@@ -59,6 +60,42 @@ class Free:
     @property
     def is_roomy(self) -> bool:
         return self.size > 4 * _START and self.live * _ROOMY < self.size
+
+
+class References:
+    """How often each number is referred to, and which may have come to nothing."""
+
+    __slots__ = ("_candidates", "_waiting", "counts")
+
+    def __init__(self, size: int) -> None:
+        self.counts = np.zeros(size, np.int64)
+        self._candidates: list[Numbers] = []
+        self._waiting = 0
+
+    def grow(self, size: int) -> None:
+        self.counts = grown(self.counts, size, 0)
+
+    def retain(self, numbers: Numbers) -> None:
+        np.add.at(self.counts, numbers, 1)
+
+    def release(self, numbers: Numbers) -> bool:
+        """True when so many have come to nothing that they should not wait."""
+        np.subtract.at(self.counts, numbers, 1)
+        zero = numbers[self.counts.take(numbers) == 0]
+        if zero.shape[0]:
+            self._candidates.append(zero)
+            self._waiting += zero.shape[0]
+        return self._waiting > _IDLE
+
+    def unused(self) -> Numbers:
+        """Those without a reference, told once."""
+        if not self._candidates:
+            return np.empty(0, np.int64)
+        numbers = np.unique(np.concatenate(self._candidates))
+        self._candidates.clear()
+        self._waiting = 0
+        unused: Numbers = numbers[self.counts.take(numbers) == 0]
+        return unused
 
 
 def fitting_size(count: int) -> int:

@@ -86,6 +86,7 @@ class PaneWindows(Windows):
         if watermark_ns <= self.closed_ns:
             return
         self.closed_ns = watermark_ns
+        self.forget()
         now = (watermark_ns - self.offset_ns) // self.pane_ns  # panes below are past
         self._seal(now)
         first_open = (now - self.size) // self.step + 1
@@ -123,7 +124,7 @@ class PaneWindows(Windows):
                 for pane, _ in gone:
                     self._touched_ns.pop(pane, None)
                     self._touched.discard(pane)
-        self.shrink()
+        self.forget_much()
 
     def _emit_panes(self, slots: Numbers, send: Send) -> None:
         groups = self.levels[0].groups

@@ -69,6 +69,7 @@ class SessionWindows(Windows):
         if watermark_ns <= self.closed_ns:
             return
         self.closed_ns = watermark_ns
+        self.forget()
         groups = self.groups
         slots = self._timers.due(watermark_ns, groups.serial)
         if not slots.shape[0]:
@@ -101,7 +102,7 @@ class SessionWindows(Windows):
         end_ns = sessions.last_ns + self.gap_ns
         self.emit(sessions, sessions.first_ns, end_ns, end_ns - 1, send)
         self.release(groups, slots)
-        self.shrink()
+        self.forget_much()
 
     def tick(self, now_ns: int, timeout_ns: int, send: Send) -> None:
         """Close, in order, the sessions that end in panes without a tuple for so long. What still comes is late."""

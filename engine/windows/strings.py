@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.expressions import Vector
-from engine.windows.numbers import Free, Numbers, fitting_size, grown
+from engine.windows.numbers import Free, Numbers, References, fitting_size, grown
 from storage.strings import StringInterner, StringPool
 
 _POOLS = 4  # tables kept: a stream that rotates its pool uses two at a time
@@ -47,14 +47,14 @@ class StringTable:
     def _reset(self, free: Free) -> None:
         self.free = free
         self.texts: list[str | None] = [None] * free.size
-        self.references = np.zeros(free.size, np.int64)
+        self.references = References(free.size)
         self._numbers: dict[str, int] = {}
         self._tables: dict[int, _PoolTable] = {}
         self._out_codes = np.full(free.size, -1, np.int32)
         self.text_bytes = 0
         null = int(free.take(1)[0])
         assert null == NULL
-        self.references[NULL] = 1
+        self.references.counts[NULL] = 1  # never forgotten
 
     @property
     def nbytes(self) -> int:
@@ -109,20 +109,15 @@ class StringTable:
     def _grow(self, size: int) -> None:
         self.texts.extend([None] * (size - self.free.size))
         self.free.grow(size)
-        self.references = grown(self.references, size, 0)
+        self.references.grow(size)
         self._out_codes = grown(self._out_codes, size, -1)
         for table in self._tables.values():
             table.codes = grown(table.codes, size, -1)
 
     # -- keeping and forgetting --------------------------------------------------------------------------------------
 
-    def retain(self, numbers: Numbers) -> None:
-        np.add.at(self.references, numbers, 1)
-
-    def release(self, numbers: Numbers) -> Numbers:
-        """Give up references; the numbers that nobody refers to any more are forgotten and returned."""
-        np.subtract.at(self.references, numbers, 1)
-        gone = np.unique(numbers[self.references.take(numbers) == 0])
+    def forget(self, gone: Numbers) -> None:
+        """These strings, to which nothing refers."""
         for number in gone.tolist():
             text = self.texts[number]
             assert text is not None
@@ -135,18 +130,17 @@ class StringTable:
             table.codes[gone] = -1
         self._out_codes[gone] = -1
         self.free.give_back(gone)
-        return gone
 
     def renumber(self) -> Numbers:
         """Number the live strings anew, from 1; the new number by the old."""
         live = np.array(sorted(self._numbers.values()), np.int64)
         texts = [self.texts[n] for n in live.tolist()]
-        references = self.references.take(live)
+        references = self.references.counts.take(live)
         remap = np.full(self.free.size, -1, np.int64)
         self._reset(Free(fitting_size(len(texts) + 1)))
         self._out = StringInterner()  # the old one stays with the trains that were emitted
         numbers = self.numbers_of(t for t in texts if t is not None)
-        self.references[numbers] = references
+        self.references.counts[numbers] = references
         remap[live] = numbers
         remap[NULL] = NULL
         return remap

@@ -20,6 +20,8 @@ from storage.train import NO_WATERMARK, Train
 MAX_TRAIN = 65_536
 """Tuples of one emitted train, and about how many groups are put together at once."""
 
+_LARGE = 262_144
+
 Send = Callable[[Train], None]
 
 
@@ -78,11 +80,22 @@ class Windows(ABC):
         for start in range(0, train.count, MAX_TRAIN):
             send(train if train.count <= MAX_TRAIN else train.slice(start, min(start + MAX_TRAIN, train.count)))
 
+    def forget(self) -> None:
+        """Before windows close: what nothing has used since windows last closed. Not at once then, because the same
+        keys mostly come again with the next train."""
+        self.keys.sweep()
+        self._shrink()
+
+    def forget_much(self) -> None:
+        """After windows closed: at once only what takes much memory."""
+        if max(self.keys.size, *(groups.size for groups in self.tables())) > _LARGE:
+            self._shrink()
+
     def release(self, groups: Groups, slots: Numbers) -> None:
         self.keys.release(groups.key.take(slots))
         groups.release(slots)
 
-    def shrink(self) -> None:
+    def _shrink(self) -> None:
         """Give memory back when little of it is in use. Its cost is paid by the many releases before it."""
         tables = self.tables()
         keys = self.keys.renumber() if self.keys.is_roomy else None
