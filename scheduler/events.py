@@ -69,10 +69,9 @@ class Measured(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the outputs did since the last time (the monitor's tick): by output, the share of tuples that came after their
-    deadline; below 0 where none came."""
+    """How the outputs did since the monitor's last tick."""
 
-    missed: tuple[float, ...]
+    missed: tuple[float, ...]  # by output, the share of tuples after their deadline; below 0 where none came
 
 
 class MemoryShort(NamedTuple):

@@ -186,7 +186,9 @@ class Facts:
         """By output: whether a tuple that never waits is in time. Shorter trains cannot help one that is not."""
         alone_ns = self._load.ideal_ns(self._statistics.cost_per_call_ns, self._statistics.cost_per_tuple_ns).tolist()
         outputs = self.network.outputs
-        return [o.qos.deadline_ns is not None and ns < o.qos.deadline_ns for o, ns in zip(outputs, alone_ns, strict=True)]
+        return [
+            o.qos.deadline_ns is not None and ns < o.qos.deadline_ns for o, ns in zip(outputs, alone_ns, strict=True)
+        ]
 
     @cached_property
     def urgency(self) -> list[tuple[Urgency, int]]:

@@ -122,6 +122,12 @@ class SchedulerLoop:
         if self.failure is None:
             self._turn.acquire()  # for good
 
+    def settle(self) -> None:
+        """Read what is in the mailbox even if nothing can be done about it now."""
+        if not self.mailbox.is_empty and self._turn.acquire(blocking=False):
+            self._step_and_release()
+            self.take_turn()
+
     @property
     def is_resting(self) -> bool:
         """Nobody has the turn and nothing is to be read."""
@@ -144,10 +150,11 @@ class SchedulerLoop:
         """Read the news, then fill the execution queue. With the turn only."""
         state, apply = self.state, self.state.apply
         begun_ns = self.clock_ns()
+        now_ns = self.now_ns()
         for event in self.mailbox.drain():
             apply(event)
         while state.outstanding < self.plans_at_most:
-            plan = self.decide(self.now_ns())
+            plan = self.decide(now_ns)
             if plan is None:
                 break
             decided_ns = self.clock_ns()
@@ -158,6 +165,7 @@ class SchedulerLoop:
             begun_ns = self.clock_ns()
             self.storage_ns += begun_ns - decided_ns
         self.mailbox.is_hungry = state.outstanding < self.plans_at_most
+        self.mailbox.is_idle = not state.waiting_trains
         self.decision_ns += self.clock_ns() - begun_ns
 
     def decide(self, now_ns: int) -> Plan | None:
@@ -205,7 +213,3 @@ class SchedulerLoop:
 
 def _log_failure(error: Exception) -> None:
     log.critical("the scheduler failed and decides nothing any more", exc_info=error)
-
-
-def _log_failure(error: Exception) -> None:
-    log.critical("the scheduler failed", exc_info=error)

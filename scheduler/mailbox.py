@@ -1,41 +1,49 @@
-"""Events on their way to the scheduler.
+"""Events on their way to the scheduler, and whether they are worth a scheduling step.
 
-While the execution queue is full, news of one more train changes nothing that the scheduler could do, so it is not
-worth a scheduling step; the events wait and are read all at once when a plan is finished. (A step for each train of
-10,000 tuples took as long as the filters themselves.)
+- While the execution queue is full, news of one more train changes nothing that the scheduler could do. (A step for
+  each train of 10,000 tuples took as long as the filters themselves.)
+- While nothing waits on any queue, a finished plan frees no box that has anything to do. (At a tuple a plan that halves
+  the number of steps.)
 
-Any thread puts; whoever has the scheduler's turn drains. A deque's append and a flag's assignment are each atomic under
-Python's lock, and that is all that this needs.
+Such events wait for the next one that matters and are read together with it. Any thread puts; whoever has the
+scheduler's turn drains. A deque's append and a flag's assignment are each atomic under Python's lock, and that is all
+that this needs: a flag is set after the append and cleared before the draining, so it may be set for nothing but is
+never missing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from scheduler.events import Enqueued, Event
+from scheduler.events import Enqueued, Event, Finished
 
 
 class Mailbox:
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
-        self._urgent = False  # something other than news of a train
-        self.is_hungry = True  # the scheduler could dispatch a plan if something came; set by who has the turn
+        self._trains = False  # there is an Enqueued among them
+        self._urgent = False  # there is another event that may let the scheduler act
+        # Set at the end of a step by who has the turn:
+        self.is_hungry = True  # a plan could be dispatched if a train came
+        self.is_idle = True  # nothing waits on any queue
 
     def put(self, event: Event) -> None:
         self._events.append(event)
-        if type(event) is not Enqueued:
+        if type(event) is Enqueued:
+            self._trains = True
+        elif not (self.is_idle and self.is_hungry and type(event) is Finished):
             self._urgent = True
 
     def drain(self) -> list[Event]:
         """What is there now, in order; what comes meanwhile is for the next time."""
-        self._urgent = False
+        self._trains = self._urgent = False
         events = self._events
         return [events.popleft() for _ in range(len(events))]
 
     @property
     def has_news(self) -> bool:
         """There is something that the scheduler can act on."""
-        return bool(self._events) and (self.is_hungry or self._urgent)
+        return self._urgent or (self._trains and self.is_hungry)
 
     @property
     def is_empty(self) -> bool:

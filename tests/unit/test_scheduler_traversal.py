@@ -15,7 +15,7 @@ from scheduler.events import Claimed, Enqueued, Measured, MemoryShort, Outcome
 from scheduler.plan import Plan
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
-from scheduler.trains import AUTO_TUPLES, TrainRule
+from scheduler.trains import AUTO_TUPLES, HOLD_TICKS, TrainRule
 from scheduler.traversal import expand, spanned
 from storage.queue import ALL
 
@@ -217,13 +217,17 @@ def test_a_train_by_spread_goes_on_where_the_last_one_ended() -> None:
 def test_auto_takes_a_quarter_of_the_tightest_deadline_and_learns() -> None:
     state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=40_000))
     assert state.auto_tuples == [1_000]  # 10,000 ns at 10 ns a tuple
-    state.apply(Outcome(0, 100, 50))
+    state.apply(Outcome((0.5,)))
     assert state.auto_tuples == [500]
-    state.apply(Outcome(0, 100, 50))
-    assert state.auto_tuples == [500], "one overload, told by two outputs"
-    for _ in range(20):
-        state.apply(Outcome(0, 100, 0))
+    for _ in range(HOLD_TICKS):
+        state.apply(Outcome((0.0,)))
     assert state.auto_tuples == [1_000]
+
+
+def test_auto_does_not_shorten_trains_for_a_deadline_that_cannot_be_held() -> None:
+    state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=5))
+    state.apply(Outcome((1.0,)))
+    assert state.auto_tuples == [AUTO_TUPLES]
 
 
 def test_measured_draws_costs_anew() -> None:

@@ -1,0 +1,141 @@
+"""Tuples at rest in the simulator: counts and arrival times, no columns.
+
+A simulated train knows how many tuples it holds and when they came: pieces, each of tuples evenly spaced between two
+moments. A filter thins all pieces alike, so it only changes the count; the pieces say how the count is spread when
+latencies are recorded. Taking follows ``storage/queue.py`` exactly, because the scheduler's account must come out the
+same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+PIECES_AT_MOST = 8
+"""Past it, neighbours are merged: a train joined from a thousand reads is not worth a thousand pieces."""
+
+Piece = tuple[int, int, int]
+"""Weight, first and last arrival."""
+
+
+class SimulatedTrain:
+    __slots__ = ("count", "first_ns", "last_ns", "mean_ns", "pieces")
+
+    def __init__(self, count: int, first_ns: int, last_ns: int, mean_ns: int, pieces: tuple[Piece, ...] = ()) -> None:
+        self.count = count
+        self.first_ns = first_ns
+        self.last_ns = last_ns
+        self.mean_ns = mean_ns
+        self.pieces = pieces  # none: one piece, from first to last
+
+    def with_count(self, count: int) -> SimulatedTrain:
+        """As many tuples, with the same spread."""
+        return SimulatedTrain(count, self.first_ns, self.last_ns, self.mean_ns, self.pieces)
+
+    def split(self, count: int) -> tuple[SimulatedTrain, SimulatedTrain]:
+        """The first ``count`` tuples and the rest."""
+        if not self.pieces:
+            cut_ns = self.first_ns + (self.last_ns - self.first_ns) * count // max(1, self.count - 1)
+            before_ns = self.first_ns + (self.last_ns - self.first_ns) * (count - 1) // max(1, self.count - 1)
+            head = SimulatedTrain(count, self.first_ns, before_ns, (self.first_ns + before_ns) // 2)
+            return head, SimulatedTrain(self.count - count, cut_ns, self.last_ns, (cut_ns + self.last_ns) // 2)
+        weight = sum([p[0] for p in self.pieces]) * count // self.count
+        left: list[Piece] = []
+        for i, (w, first_ns, last_ns) in enumerate(self.pieces):
+            if weight < w:
+                cut_ns = first_ns + (last_ns - first_ns) * weight // w
+                left += [(weight, first_ns, cut_ns)] if weight else []
+                right = [(w - weight, cut_ns, last_ns), *self.pieces[i + 1 :]]
+                return from_pieces(count, left or [(1, first_ns, first_ns)]), from_pieces(self.count - count, right)
+            left.append((w, first_ns, last_ns))
+            weight -= w
+        last_ns = self.last_ns
+        return from_pieces(count, left), SimulatedTrain(self.count - count, last_ns, last_ns, last_ns)
+
+
+def from_pieces(count: int, pieces: Sequence[Piece]) -> SimulatedTrain:
+    while len(pieces) > PIECES_AT_MOST:
+        pieces = [
+            (sum(p[0] for p in pair), min(p[1] for p in pair), max(p[2] for p in pair))
+            for pair in (pieces[i : i + 2] for i in range(0, len(pieces), 2))
+        ]
+    weight = sum([p[0] for p in pieces])
+    mean_ns = sum([w * (first + last) // 2 for w, first, last in pieces]) // max(1, weight)
+    first_ns, last_ns = min([p[1] for p in pieces]), max([p[2] for p in pieces])
+    return SimulatedTrain(count, first_ns, last_ns, mean_ns, tuple(pieces) if len(pieces) > 1 else ())
+
+
+def join(trains: Sequence[SimulatedTrain]) -> SimulatedTrain:
+    """One train after another, as one."""
+    if len(trains) == 1:
+        return trains[0]
+    pieces: list[Piece] = []
+    for train in trains:
+        if train.pieces:
+            total = sum([p[0] for p in train.pieces])
+            pieces += [(max(1, w * train.count // total), first, last) for w, first, last in train.pieces]
+        elif train.count:
+            pieces.append((train.count, train.first_ns, train.last_ns))
+    return from_pieces(sum([t.count for t in trains]), pieces)
+
+
+class SimulatedStorage:
+    """Queues of one network, with what waits over time."""
+
+    def __init__(self, tuple_bytes: Sequence[float]) -> None:
+        self.queues: list[deque[SimulatedTrain]] = [deque() for _ in tuple_bytes]
+        self.tuple_bytes = tuple_bytes  # by arc
+        self.tuples = 0
+        self.nbytes = 0.0
+        self.peak_bytes = 0.0
+        self.byte_ns = 0.0  # the integral over time
+        self.expired = [0] * len(tuple_bytes)  # tuples, by arc
+        self.has_room = True
+        self._since_ns = 0
+
+    def pass_time(self, now_ns: int) -> None:
+        self.byte_ns += self.nbytes * (now_ns - self._since_ns)
+        self._since_ns = now_ns
+
+    def enqueue(self, arcs: Sequence[int], train: SimulatedTrain) -> None:
+        for arc in arcs:
+            self.queues[arc].append(train)
+            self.tuples += train.count
+            self.nbytes += train.count * self.tuple_bytes[arc]
+        if self.nbytes > self.peak_bytes:
+            self.peak_bytes = self.nbytes
+
+    def take(self, arc: int, tuples: int, trains: int) -> tuple[list[SimulatedTrain], int, int]:
+        """A train is cut only when nothing else could be taken."""
+        queue = self.queues[arc]
+        taken: list[SimulatedTrain] = []
+        whole = 0
+        left = tuples
+        while queue and whole < trains:
+            train = queue[0]
+            if train.count > left:
+                if left == tuples > 0:
+                    head, queue[0] = train.split(left)
+                    taken.append(head)
+                    left = 0
+                break
+            taken.append(queue.popleft())
+            whole += 1
+            left -= train.count
+        count = tuples - left
+        self.tuples -= count
+        self.nbytes -= count * self.tuple_bytes[arc]
+        return taken, count, whole
+
+    def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[SimulatedTrain], int, int]:
+        dropped, whole = 0, 0
+        while dropped < tuples and whole < trains:
+            _, count, gone = self.take(arc, tuples - dropped, trains - whole)
+            dropped, whole = dropped + count, whole + gone
+            if not count and not gone:
+                break
+        self.expired[arc] += dropped
+        return [], dropped, whole
+
+    def is_empty(self) -> bool:
+        return not any(self.queues)
