@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from catalog.errors import BindError, ExpressionError
-from catalog.schema import Field, Schema, Type
+from catalog.schema import Field, Schema
 from engine.expressions import Expression, Scope, Vector, compile_expression, share
 from engine.joins.index import Column
 from engine.joins.on import LEFT, RIGHT, no_clash
 from engine.joins.side import Held
-from storage.strings import StringPool
 from storage.train import Train, tidy_valid
 
 MAX_PAIRS = 65_536
@@ -97,13 +96,8 @@ def _columns(
             columns[name] = held.store.vector(at, rows)
         else:
             assert other is not None
-            columns[name] = nulls(held.side.schema.fields[at].type, other.shape[0])
+            columns[name] = held.store.nulls(at, other.shape[0])
     return columns
-
-
-def nulls(type: Type, count: int) -> Vector:
-    pool = StringPool() if type is Type.STRING else None
-    return Vector(np.zeros(count, type.dtype), np.zeros(count, np.bool_), pool)
 
 
 def blocks(left: Column, right: Column) -> Iterator[tuple[Column, Column]]:

@@ -109,6 +109,12 @@ class RowStore:
             pool = StringPool()
         return Vector(self._columns[i].take(rows), flags, pool)
 
+    def nulls(self, i: int, count: int) -> Vector:
+        """One column of rows that are not there."""
+        type = self.schema.fields[i].type
+        pool = StringPool() if type is Type.STRING else None
+        return Vector(np.zeros(count, type.dtype), np.zeros(count, np.bool_), pool)
+
     def arrivals(self, rows: Rows) -> Rows:
         return self._arrival_ns.take(rows)
 
