@@ -22,7 +22,8 @@ class Mailbox:
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._trains = False  # there is an Enqueued among them
-        self._urgent = False  # there is another event that may let the scheduler act
+        self._finished = False  # a Finished
+        self._other = False  # anything else
         # Set at the end of a step by who has the turn:
         self.is_hungry = True  # a plan could be dispatched if a train came
         self.is_idle = True  # nothing waits on any queue
@@ -31,19 +32,23 @@ class Mailbox:
         self._events.append(event)
         if type(event) is Enqueued:
             self._trains = True
-        elif not (self.is_idle and self.is_hungry and type(event) is Finished):
-            self._urgent = True
+        elif type(event) is Finished:
+            self._finished = True
+        else:
+            self._other = True
 
     def drain(self) -> list[Event]:
         """What is there now, in order; what comes meanwhile is for the next time."""
-        self._trains = self._urgent = False
+        self._trains = self._finished = self._other = False
         events = self._events
         return [events.popleft() for _ in range(len(events))]
 
     @property
     def has_news(self) -> bool:
         """There is something that the scheduler can act on."""
-        return self._urgent or (self._trains and self.is_hungry)
+        if self.is_hungry:
+            return self._trains or self._other or (self._finished and not self.is_idle)
+        return self._finished or self._other
 
     @property
     def is_empty(self) -> bool:

@@ -101,6 +101,7 @@ class SchedulerState:
         self.outstanding = 0  # plans dispatched and not finished
         self.dispatched = 0  # plans since the start
         self.waiting_tuples = 0  # on all arcs to boxes
+        self.waiting_trains = 0  # the same in trains, punctuations included
         self.memory_short = False
         self.index: Index | None = None
         self._consumer = [-1 if arc.box is None else arc.box for arc in network.arcs]
@@ -179,6 +180,7 @@ class SchedulerState:
                 if not self.held[unit]:
                     self.ready[unit] = None
             self.waiting[box] += 1
+            self.waiting_trains += 1
             self.waiting_tuples += tuples
             if self.index is not None:
                 self.index.changed(box)
@@ -216,6 +218,7 @@ class SchedulerState:
         box = self._consumer[a]
         self.waiting_tuples -= tuples
         if trains:
+            self.waiting_trains -= trains
             self.waiting[box] -= trains
             if not self.waiting[box]:
                 del self.unit_live[self.unit_of[box]][box]
