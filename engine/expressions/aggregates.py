@@ -25,8 +25,8 @@ from sqlglot import exp
 
 from catalog.schema import Field, Schema, Type
 from engine.expressions.aggregate_names import AGGREGATE_NAMES, Aggregate
-from engine.expressions.compile import Compiler
 from engine.expressions.coerce import Refusal
+from engine.expressions.compile import Compiler
 from engine.expressions.conditional import choose, coalesce
 from engine.expressions.expression import Expression, finish
 from engine.expressions.functions import FUNCTIONS

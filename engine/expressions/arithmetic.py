@@ -278,7 +278,9 @@ def _integral_divide(left: Node, right: Node) -> Node:
 
 def truncated(a: Array, b: Array) -> Array:
     """Integer division towards zero, as SQL has it; numpy's goes down."""
-    down = np.floor_divide(a, b)
+    down: Array = np.floor_divide(a, b)
+    if down.shape[0] and a.min() >= 0 and b.min() >= 0:
+        return down
     inexact = (np.fmod(a, b) != 0) & ((a < 0) != (b < 0))
     out: Array = down + inexact
     return out

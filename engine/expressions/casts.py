@@ -18,8 +18,9 @@ from catalog.schema import Type
 from engine.expressions import text_values
 from engine.expressions.arithmetic import arithmetic_integer, failed
 from engine.expressions.coerce import Refusal, as_constant
+from engine.expressions.combinations import combined_run
 from engine.expressions.node import INTEGER_RANGE, Node, Run, constant, folded
-from engine.expressions.pools import distinct_vector, text_table_run
+from engine.expressions.pools import text_table_run
 from engine.expressions.vector import Array, Scope, Vector
 from storage.strings import StringPool
 
@@ -113,10 +114,9 @@ def _float_to_integer(node: Node, type: Type) -> Run:
         values = x.values
         ok = values > floor
         ok &= values < ceiling
-        out = np.where(ok, values, 0).astype(dtype)
-        if np.count_nonzero(ok) != ok.shape[0]:
-            return failed(scope, out, ~ok, x.valid)
-        return Vector(out, x.valid)
+        if np.count_nonzero(ok) == ok.shape[0]:
+            return Vector(values.astype(dtype), x.valid)
+        return failed(scope, np.where(ok, values, 0).astype(dtype), ~ok, x.valid)
 
     return run
 
@@ -181,11 +181,7 @@ def _to_text(node: Node, key: str) -> Node:
         return Node(key, Type.STRING, run_boolean, (node,))
     assert node.type is not None
     write = text_values.WRITERS[node.type]
-
-    def run(scope: Scope) -> Vector:
-        return distinct_vector((node.run(scope),), lambda rows: [write(value) for (value,) in rows], Type.STRING)
-
-    return Node(key, Type.STRING, run, (node,))
+    return Node(key, Type.STRING, combined_run("cast", write, (node,), Type.STRING), (node,))
 
 
 def text_operand(op: str, left: Node, right: Node) -> tuple[Node, Node]:

@@ -91,16 +91,6 @@ def widened(node: Node, type: Type) -> Node:
 
 
 def operands(left: Node, right: Node, type: Type) -> tuple[Node, Node]:
-    """Two operands ready for a numpy function that must compute in ``type``.
-
-    numpy promotes int with double (and int with bigint, float with double) inside its loop exactly as Spark does, and
-    cheaper than a column made beforehand; only where numpy would widen further (int with float) is a cast put in.
-    """
-    pair = [as_constant(node, type) or node for node in (left, right)]
-    for at, node in enumerate(pair):
-        other = pair[1 - at]
-        assert node.type is not None
-        fits = node.type is type or (other.type is type and np.result_type(node.type.dtype, type.dtype) == type.dtype)
-        if not fits:
-            pair[at] = widened(node, type)
-    return pair[0], pair[1]
+    """Two operands at one type. An explicit column of the wider type is faster than numpy's casting inside its loop,
+    and expressions can share it."""
+    return widened(left, type), widened(right, type)

@@ -13,9 +13,10 @@ import numpy as np
 
 from catalog.schema import Type
 from engine.expressions.coerce import Refusal, operands, wider
+from engine.expressions.combinations import combined_run
 from engine.expressions.logic import is_null
 from engine.expressions.node import MONTHS, ColumnTest, Node, Run, constant, folded
-from engine.expressions.pools import merged, pair_run, text_table_run
+from engine.expressions.pools import merged, text_table_run
 from engine.expressions.vector import Array, Mask, Scope, Vector, both_valid
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -87,12 +88,25 @@ def comparable(op: str, left: Node, right: Node) -> tuple[Node, Node]:
             raise Refusal("months have no length to compare")
         return left, right
     if a.is_numeric and b.is_numeric:
-        return operands(left, right, wider(a, b))
+        return operands(*_narrowed(left, right), wider(a, b))
     if Type.STRING in (a, b):
         from engine.expressions.casts import text_operand  # casts build on comparisons
 
         return text_operand(op, left, right)
     raise Refusal(f"{op} cannot compare {a} with {b}", "cast one of them")
+
+
+def _narrowed(left: Node, right: Node) -> tuple[Node, Node]:
+    """An integer column against a whole number written as a double is compared as integers.
+
+    The answer is the same: up to 2^24 both floats and doubles hold every integer, and beyond it the order is kept.
+    """
+    for column, fixed in ((left, right), (right, left)):
+        whole = fixed.constant is not None and isinstance(fixed.value, float) and fixed.value.is_integer()
+        if whole and column.type is not None and column.type.is_integer and abs(fixed.value) < 2**24:
+            number = constant(int(fixed.value), column.type)
+            return (column, number) if column is left else (number, column)
+    return left, right
 
 
 # -- numbers, booleans, timestamps ----------------------------------------------------------------------------------
@@ -177,7 +191,7 @@ def _text_run(op: str, left: Node, right: Node) -> Run:
     if right.constant is not None:
         return _text_constant(op, left, right)
     if op not in ("=", "<>"):
-        return pair_run(f"text {op}", _TEXT[op], Type.BOOLEAN, left, right)
+        return combined_run(f"text {op}", _TEXT[op], (left, right), Type.BOOLEAN)
     ufunc = _UFUNCS[op]
 
     def run(scope: Scope) -> Vector:

@@ -76,7 +76,8 @@ class Compiler:
             self.fail(tree, refusal.message, refusal.hint)
 
     def fail(self, tree: exp.Expression, message: str, hint: str = "") -> NoReturn:
-        offset, around = offset_of(tree), tree.parent
+        offset = offset_of(tree)
+        around: Any = tree.parent
         while offset < 0 and around is not None:  # some literals have lost their place; what is around has one
             offset, around = offset_of(around), around.parent
         raise ExpressionError(message, self.text, max(0, offset), hint)

@@ -13,16 +13,15 @@ import numpy as np
 from catalog.schema import Type
 from engine.expressions.casts import cast
 from engine.expressions.coerce import Refusal, common
+from engine.expressions.combinations import combined_run
 from engine.expressions.compare import compare
 from engine.expressions.logic import boolean, is_null, limited, negation
 from engine.expressions.node import Node, Run, constant, folded
-from engine.expressions.pools import distinct_vector, merged
+from engine.expressions.pools import merged
 from engine.expressions.signatures import MANY, Function
 from engine.expressions.vector import Array, Mask, Scope, Vector
-from storage.strings import StringPool
 
 _YES = np.ones(1, np.bool_)
-Pick = Callable[[Vector, Vector], Vector]
 
 
 def choose(condition: Node, yes: Node, no: Node) -> Node:
@@ -144,48 +143,41 @@ def extreme(name: str, nodes: Sequence[Node]) -> Node:
     nodes = [cast(node, kind) for node in nodes]
     key = f"{name}({', '.join(sorted(node.key for node in nodes))})"
     nullable = all(node.nullable for node in nodes)
-    pick = _text_pick(name) if kind is Type.STRING else _value_pick(name)
+    if kind is Type.STRING:
+        choice = max if name == "greatest" else min
+        run = combined_run(name, lambda *texts: _best(choice, texts), nodes, kind, nulls=True)
+    else:
+        run = _extreme_run(name, nodes)
+    return folded(Node(key, kind, run, tuple(nodes), nullable=nullable))
+
+
+def _best(choice: Callable[..., str], texts: Sequence[str | None]) -> str | None:
+    return choice((text for text in texts if text is not None), default=None)
+
+
+def _extreme_run(name: str, nodes: Sequence[Node]) -> Run:
+    # maximum gives NaN when there is one, fmin the other operand: both are Spark's order
+    ufunc = np.maximum if name == "greatest" else np.fmin
     first, rest = nodes[0], tuple(nodes[1:])
 
     def run(scope: Scope) -> Vector:
         out = first.run(scope)
         for node in rest:
-            out = pick(out, node.run(scope))
+            other = node.run(scope)
+            out = _either(out, other, ufunc(out.values, other.values))
         return out
 
-    return folded(Node(key, kind, run, tuple(nodes), nullable=nullable))
+    return run
 
 
-def _value_pick(name: str) -> Pick:
-    # maximum gives NaN when there is one, fmin the other operand: both are Spark's order
-    ufunc = np.maximum if name == "greatest" else np.fmin
-
-    def pick(x: Vector, y: Vector) -> Vector:
-        return _either(x, y, (x.values, y.values), ufunc(x.values, y.values), None)
-
-    return pick
-
-
-def _text_pick(name: str) -> Pick:
-    choice = max if name == "greatest" else min
-
-    def pick(x: Vector, y: Vector) -> Vector:
-        best = distinct_vector((x, y), lambda rows: [choice(row) for row in rows], Type.STRING)
-        arrays, pool = merged((x, y, Vector(best.values, None, best.pool)))
-        return _either(x, y, (arrays[0], arrays[1]), arrays[2], pool)
-
-    return pick
-
-
-def _either(x: Vector, y: Vector, sides: tuple[Array, Array], best: Array, pool: StringPool | None) -> Vector:
+def _either(x: Vector, y: Vector, best: Array) -> Vector:
     """``best`` where both have a value, else the one that has."""
     if x.valid is None and y.valid is None:
-        return Vector(best, None, pool)
+        return Vector(best)
     left = _YES if x.valid is None else x.valid
     right = _YES if y.valid is None else y.valid
-    values = np.where(left & right, best, np.where(left, sides[0], sides[1]))
-    valid = None if x.valid is None or y.valid is None else left | right
-    return Vector(values, valid, pool)
+    values = np.where(left & right, best, np.where(left, x.values, y.values))
+    return Vector(values, None if x.valid is None or y.valid is None else left | right)
 
 
 def _nvl2(args: Sequence[Node]) -> Node:

@@ -16,8 +16,8 @@ import re2
 from catalog.schema import Type
 from engine.expressions.casts import cast
 from engine.expressions.coerce import Refusal
+from engine.expressions.combinations import distinct_vector
 from engine.expressions.node import Node, constant, folded
-from engine.expressions.pools import distinct_vector
 from engine.expressions.text import as_text, text_function
 from engine.expressions.times import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, timestamp
 from engine.expressions.vector import Scope, Vector
@@ -138,8 +138,8 @@ def write_format(name: str, args: Sequence[Node]) -> Node:
 
     def run(scope: Scope) -> Vector:
         x = node.run(scope)
-        cut = Vector(x.values - x.values % finest, x.valid)
-        return distinct_vector((cut,), lambda rows: [write(value) for (value,) in rows], Type.STRING)
+        cut = Vector(x.values // finest * finest, x.valid)
+        return distinct_vector((cut,), write, Type.STRING)
 
     return folded(Node(f"date_format({node.key}, {pattern!r})", Type.STRING, run, (node,)))
 

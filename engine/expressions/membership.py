@@ -14,7 +14,8 @@ from engine.expressions.node import Node, Run, constant, folded
 from engine.expressions.pools import text_table_run
 from engine.expressions.vector import Scope, Vector
 
-_FEW = 4  # up to here comparing one by one beats np.isin
+_FEW = 3  # up to here OR of comparisons
+_SOME = 16  # up to here comparing one by one beats np.isin
 
 
 def between(node: Node, low: Node, high: Node) -> Node:
@@ -56,6 +57,19 @@ def _text_run(node: Node, wanted: set[object]) -> Run:
 
 def _value_run(node: Node, kind: Type, wanted: set[object]) -> Run:
     items = np.array(sorted(wanted), kind.dtype)  # type: ignore[type-var]
+    first, rest = items[:1], [items[at : at + 1] for at in range(1, len(items))]
+
+    def run_few(scope: Scope) -> Vector:
+        x = node.run(scope)
+        out = np.equal(x.values, first)
+        one = np.empty_like(out)
+        for item in rest:
+            np.equal(x.values, item, one)
+            out |= one
+        return Vector(out, x.valid)
+
+    if len(items) <= _SOME:
+        return run_few
 
     def run(scope: Scope) -> Vector:
         x = node.run(scope)

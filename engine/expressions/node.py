@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -99,9 +99,9 @@ class Node:
         self.type = type
         self.run = run
         self.children = children
-        self.nullable = fallible or any(c.nullable for c in children) if nullable is None else nullable
-        self.fallible = fallible or any(c.fallible for c in children)
-        self.noisy = noisy or any(c.noisy for c in children)
+        self.nullable: bool = fallible or any(c.nullable for c in children) if nullable is None else nullable
+        self.fallible: bool = fallible or any(c.fallible for c in children)
+        self.noisy: bool = noisy or any(c.noisy for c in children)
         self.can_nan = can_nan
         self.range = range
         self.constant: Vector | None = None

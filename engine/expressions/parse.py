@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import NoReturn, cast
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
 
 from catalog.errors import ExpressionError
 
@@ -39,7 +38,7 @@ class AuroraSql(Spark):
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012  a quote doubled is a quote, as in Spark 4
 
-    class Parser(Spark.parser_class):  # type: ignore[misc,name-defined]
+    class Parser(Spark.parser_class):  # type: ignore[valid-type, misc]  # chosen by sqlglot when it is imported
         FUNCTIONS: dict[str, object] = {}  # noqa: RUF012  (sqlglot reads it as a class attribute)
         FUNCTION_PARSERS = {  # noqa: RUF012
             name: parser for name, parser in Spark.parser_class.FUNCTION_PARSERS.items() if name in _SYNTAX_FUNCTIONS
@@ -76,7 +75,7 @@ def parse(text: str) -> exp.Expression:
         raise ExpressionError("the expression is nested too deeply", text, 0) from error
     if len(trees) != 1 or trees[0] is None:
         raise ExpressionError("one expression is expected here, without a semicolon", text, max(0, text.find(";")))
-    tree: exp.Expression = trees[0]
+    tree = cast(exp.Expression, trees[0])
     _check_tree(text, tree)
     return tree
 

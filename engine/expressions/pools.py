@@ -8,7 +8,8 @@ lock, taken only when the source has grown.
 Limits: a pool keeps at most MAX_TABLES tables (the oldest goes), and a table whose strings outgrow MAX_TABLE_BYTES is
 given up: from then on each train computes its own distinct values and keeps nothing.
 
-A function of two string columns runs once for each distinct pair of codes in the train.
+Columns over different pools are compared and mixed through a pool that holds both (``merged``). Functions of several
+columns are in ``combinations``.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def text_table_run(node: Node, key: str, function: TextFunction, type: Type) -> 
             return _blank(x, type)
         table = table_of(source, key, function, type)
         if table.given_up:
-            return distinct_vector((x,), lambda texts: [function(text) for (text,) in texts], type)
+            return _of_this_train(x, function, type)
         values, valid = table.over(source)
         out_valid = x.valid
         if valid is not None:
@@ -103,68 +104,6 @@ def text_table_run(node: Node, key: str, function: TextFunction, type: Type) -> 
     return run
 
 
-def pair_run(key: str, function: Callable[[str, str], Any], type: Type, left: Node, right: Node) -> Run:
-    """The kernel of a function of two string columns."""
-
-    def run(scope: Scope) -> Vector:
-        x, y = left.run(scope), right.run(scope)
-        return distinct_vector((x, y), lambda rows: [function(a, b) for a, b in rows], type)
-
-    return run
-
-
-RowsFunction = Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]
-
-
-def distinct_vector(args: Sequence[Vector], function: RowsFunction, type: Type, *, nulls: bool = False) -> Vector:
-    """A function of several columns, computed for each distinct combination of values in this train.
-
-    NULL in one argument makes NULL, unless ``nulls``: then the function is given None and decides.
-    """
-    columns = [_identities(arg, nulls) for arg in args]
-    code = columns[0] if len(columns) == 1 else _combined(columns)
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    rows = list(zip(*[_python_values(arg, first, nulls) for arg in args], strict=True))
-    pool = StringPool() if type is Type.STRING else None
-    values, valid = encode(list(function(rows)), type, pool)
-    out_valid = None if valid is None else valid[inverse]
-    for arg in () if nulls else args:
-        if arg.valid is not None:
-            out_valid = arg.valid if out_valid is None else out_valid & arg.valid
-    return Vector(values[inverse], out_valid, pool)
-
-
-def _identities(arg: Vector, nulls: bool) -> Array:
-    """Integers that are equal where the values are the same; the bits of floats, for -0.0 is not written as 0.0."""
-    values = arg.values
-    if values.dtype.kind == "f":
-        values = values.view(f"i{values.dtype.itemsize}")
-    if nulls and arg.valid is not None:
-        _, position = np.unique(values, return_inverse=True)
-        return np.where(arg.valid, position, -1)
-    return values
-
-
-def _combined(columns: Sequence[Array]) -> Array:
-    code = np.zeros(1, np.int64)
-    for column in columns:
-        distinct, position = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * len(distinct) + position, return_inverse=True)  # dense again: never overflows
-    return code
-
-
-def _python_values(arg: Vector, at: Array, nulls: bool) -> list[Any]:
-    index = at if arg.values.shape[0] > 1 else np.zeros_like(at)
-    values = arg.values[index].tolist()
-    if arg.pool is not None:
-        texts = arg.pool.values or [""]
-        values = [texts[code] for code in values]
-    if nulls and arg.valid is not None:
-        flags = arg.valid[index if arg.valid.shape[0] > 1 else np.zeros_like(at)].tolist()
-        values = [value if ok else None for value, ok in zip(values, flags, strict=True)]
-    return values
-
-
 def encode(results: Sequence[Any], type: Type, pool: StringPool | None) -> tuple[Array, Mask | None]:
     """Python results as an array and its validity."""
     missing = [r is None for r in results]
@@ -173,6 +112,18 @@ def encode(results: Sequence[Any], type: Type, pool: StringPool | None) -> tuple
         results = [blank if r is None else r for r in results]
     valid = ~np.array(missing) if any(missing) else None
     return (pool.encode(results) if pool is not None else np.array(results, type.dtype)), valid
+
+
+def _of_this_train(x: Vector, function: TextFunction, type: Type) -> Vector:
+    """The function over the strings that are in this train, kept by nobody."""
+    assert x.pool is not None
+    used, position = np.unique(x.values, return_inverse=True)
+    pool = StringPool() if type is Type.STRING else None
+    values, valid = encode([function(x.pool.values[code]) for code in used.tolist()], type, pool)
+    out_valid = x.valid
+    if valid is not None:
+        out_valid = valid[position] if out_valid is None else valid[position] & out_valid
+    return Vector(values[position], out_valid, pool)
 
 
 class Merge:

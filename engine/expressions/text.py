@@ -12,10 +12,10 @@ from typing import Any
 from catalog.schema import Type
 from engine.expressions.casts import cast
 from engine.expressions.coerce import Refusal
-from engine.expressions.node import Node, Range, Run, constant, folded
-from engine.expressions.pools import distinct_vector, text_table_run
+from engine.expressions.combinations import combined_run
+from engine.expressions.node import Node, Range, constant, folded
+from engine.expressions.pools import text_table_run
 from engine.expressions.signatures import MANY, Function
-from engine.expressions.vector import Scope, Vector
 
 MAX_RESULT_CHARS = 2**20
 _LENGTHS: Range = (0, 2**31 - 1)
@@ -52,33 +52,26 @@ def text_function(
     free = [at for at, node in enumerate(nodes) if node.constant is None]
     shape = ", ".join("?" if at in free else repr(value) for at, value in enumerate(fixed))
     key = f"{name}({', '.join(node.key for node in nodes)})"
+    free = free or [0]  # all constant: computed at once, by folding
+    bound = _bind(function, fixed, free)
     if len(free) == 1 and nodes[free[0]].type is Type.STRING and not nulls:
-        run = text_table_run(nodes[free[0]], f"{name}({shape})", _bound(function, fixed, free[0]), type)
+        run = text_table_run(nodes[free[0]], f"{name}({shape})", bound, type)
     else:
-        run = _distinct_run(function, nodes, fixed, free or [0], type, nulls)
+        run = combined_run(f"{name}({shape}) {type}", bound, [nodes[at] for at in free], type, nulls=nulls)
     result_nullable = nullable or any(node.nullable for node in nodes)
     return folded(Node(key, type, run, tuple(nodes), nullable=result_nullable, range=range))
 
 
-def _bound(function: Python, fixed: Sequence[Any], at: int) -> Callable[[str], Any]:
-    before, after = tuple(fixed[:at]), tuple(fixed[at + 1 :])
-    return lambda text: function(*before, text, *after)
+def _bind(function: Python, fixed: Sequence[Any], free: Sequence[int]) -> Python:
+    """The function of its free arguments only."""
 
-
-def _distinct_run(
-    function: Python, nodes: Sequence[Node], fixed: Sequence[Any], free: Sequence[int], type: Type, nulls: bool
-) -> Run:
-    def row(values: Sequence[Any]) -> list[Any]:
+    def bound(*values: Any) -> Any:
         full = list(fixed)
         for at, value in zip(free, values, strict=True):
             full[at] = value
-        return full
+        return function(*full)
 
-    def run(scope: Scope) -> Vector:
-        vectors = [nodes[at].run(scope) for at in free]
-        return distinct_vector(vectors, lambda rows: [function(*row(values)) for values in rows], type, nulls=nulls)
-
-    return run
+    return bound
 
 
 # -- one string at a time -------------------------------------------------------------------------------------------

@@ -1,0 +1,195 @@
+"""Functions of several columns in plain Python, called once for each combination of values and not for each row.
+
+Two ways:
+- All columns are strings and their pools small (the product of their sizes at most MAX_CELLS): a dense table from the
+  combined code to the result, kept with the largest pool and filled as combinations come up. A train of known
+  combinations then costs two ``take``. (``concat(symbol, venue)``: 8 ms for 10,000 rows without the table, 0.1 with.)
+- Otherwise the distinct combinations of this train are found and computed, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from catalog.schema import Type
+from engine.expressions.node import Node, Run
+from engine.expressions.pools import MAX_TABLE_BYTES, encode
+from engine.expressions.vector import Array, Mask, Scope, Vector
+from storage.strings import StringPool
+
+MAX_CELLS = 2**20
+MAX_TABLES = 16  # of this kind, for each pool
+
+Function = Callable[..., Any]
+"""Python values to a Python value; None for NULL."""
+
+
+def combined_run(key: str, function: Function, nodes: Sequence[Node], type: Type, *, nulls: bool = False) -> Run:
+    """The kernel. NULL in one column makes NULL, unless ``nulls``: then the function is given None and decides.
+
+    ``key`` names the function with whatever is bound into it.
+    """
+    nodes = tuple(nodes)
+    texts = all(node.type is Type.STRING for node in nodes)
+
+    def run(scope: Scope) -> Vector:
+        vectors = [node.run(scope) for node in nodes]
+        if texts:
+            cells = _cells(key, function, vectors, type, nulls)
+            if cells is not None:
+                return cells.over(vectors)
+        return distinct_vector(vectors, function, type, nulls=nulls)
+
+    return run
+
+
+# -- with a table ---------------------------------------------------------------------------------------------------
+
+
+class Cells:
+    """A function's results by combined code. Code 0 of a column that may be NULL stands for NULL."""
+
+    __slots__ = ("_function", "_lock", "_nulls", "_type", "given_up", "index", "pool", "results", "sizes", "sources")
+
+    def __init__(self, function: Function, sources: Sequence[StringPool], type: Type, nulls: bool) -> None:
+        self._function, self._type, self._nulls = function, type, nulls
+        self._lock = threading.Lock()
+        self.sources = tuple(sources)  # held, so that their identities stay theirs
+        self.sizes = tuple(_size(source) for source in sources)
+        self.index = np.full(int(np.prod(self.sizes)), -1, np.int32)  # combined code -> place in results
+        self.pool = StringPool() if type is Type.STRING else None
+        self.results: tuple[Array, Mask | None] = (np.empty(0, type.dtype), None)
+        self.given_up = False
+
+    def over(self, vectors: Sequence[Vector]) -> Vector:
+        cell = np.zeros(1, np.int32)
+        valid: Mask | None = None
+        for vector, size in zip(vectors, self.sizes, strict=True):
+            codes = vector.values
+            if self._nulls:
+                codes = codes + 1 if vector.valid is None else np.where(vector.valid, codes + 1, 0)
+            elif vector.valid is not None:
+                valid = vector.valid if valid is None else valid & vector.valid
+            cell = cell * np.int32(size) + codes
+        place = self.index.take(cell)
+        if place.shape[0] and place.min() < 0:
+            with self._lock:
+                self._fill(cell)
+            place = self.index.take(cell)
+        values, results_valid = self.results
+        if results_valid is not None:
+            taken = results_valid.take(place)
+            valid = taken if valid is None else taken & valid
+        return Vector(values.take(place), valid, self.pool)
+
+    def _fill(self, cell: Array) -> None:
+        missing = np.unique(cell[self.index.take(cell) < 0])
+        values, valid = self.results
+        have = values.shape[0]
+        more, more_valid = encode([self._function(*row) for row in self._rows(missing)], self._type, self.pool)
+        if valid is not None or more_valid is not None:
+            parts = ((valid, have), (more_valid, missing.shape[0]))
+            valid = np.concatenate([np.ones(count, np.bool_) if v is None else v for v, count in parts])
+        self.results = (np.concatenate([values, more]), valid)  # before the index: a reader finds what it points to
+        self.index[missing] = np.arange(have, have + missing.shape[0], dtype=np.int32)
+        self.given_up = self.pool is not None and self.pool.nbytes > MAX_TABLE_BYTES
+
+    def _rows(self, cells: Array) -> list[tuple[Any, ...]]:
+        columns: list[list[Any]] = []
+        for source, size in zip(reversed(self.sources), reversed(self.sizes), strict=True):
+            codes, cells = (cells % size).tolist(), cells // size
+            texts = source.values
+            columns.append([texts[c - 1] if c else None for c in codes] if self._nulls else [texts[c] for c in codes])
+        return list(zip(*reversed(columns), strict=True))
+
+
+def _size(source: StringPool) -> int:
+    """Room for twice the entries, and one for NULL."""
+    return max(8, 2 * len(source) + 1)
+
+
+def _cells(key: str, function: Function, vectors: Sequence[Vector], type: Type, nulls: bool) -> Cells | None:
+    """The table of this function over these pools; None where there is none."""
+    sources = [vector.pool for vector in vectors if vector.pool is not None]
+    home = max(sources, key=len)
+    tables: dict[tuple[object, ...], Cells] = home.attach("combinations", dict)
+    name = (key, nulls, *map(id, sources))
+    cells = tables.get(name)
+    if cells is not None and all(len(p) < size for p, size in zip(sources, cells.sizes, strict=True)):
+        return None if cells.given_up else cells
+    product = 1
+    for source in sources:
+        product *= _size(source)
+    if product > MAX_CELLS or not all(map(len, sources)):
+        return None
+    if len(tables) >= MAX_TABLES:
+        tables.pop(next(iter(tables)), None)
+    cells = tables[name] = Cells(function, sources, type, nulls)
+    return cells
+
+
+# -- without --------------------------------------------------------------------------------------------------------
+
+
+def distinct_vector(args: Sequence[Vector], function: Function, type: Type, *, nulls: bool = False) -> Vector:
+    """The function over the distinct combinations of this train."""
+    codes = [_identities(arg, nulls) for arg in args]
+    code = codes[0]
+    for more in codes[1:]:
+        left, right = _positions(code)[1], _positions(more)[1]
+        code = left * (int(right.max(initial=0)) + 1) + right
+    first, position = _positions(code)
+    rows = list(zip(*[_python_values(arg, first, nulls) for arg in args], strict=True))
+    pool = StringPool() if type is Type.STRING else None
+    values, valid = encode([function(*row) for row in rows], type, pool)
+    out_valid = None if valid is None else valid.take(position)
+    for arg in () if nulls else args:
+        if arg.valid is not None:
+            out_valid = arg.valid if out_valid is None else out_valid & arg.valid
+    return Vector(values.take(position), out_valid, pool)
+
+
+def _positions(code: Array) -> tuple[Array, Array]:
+    """Where each distinct value occurs (once), and for each row the number of its value. Without sorting when the
+    values lie close together: a tenth of the time of np.unique."""
+    if code.shape[0]:
+        low = int(code.min())
+        span = int(code.max()) - low + 1
+        if span <= 16 * code.shape[0] + 1_024:
+            cell = code - low
+            where = np.full(span, -1, np.intp)
+            where[cell] = np.arange(code.shape[0])
+            used = np.flatnonzero(where >= 0)
+            first = where[used]
+            where[used] = np.arange(used.shape[0])
+            return first, where.take(cell)
+    _, first, position = np.unique(code, return_index=True, return_inverse=True)
+    return first, position
+
+
+def _identities(arg: Vector, nulls: bool) -> Array:
+    """Integers that are equal where the values are the same; the bits of floats, for -0.0 is not written as 0.0."""
+    values = arg.values
+    if values.dtype.kind == "f":
+        values = values.view(f"i{values.dtype.itemsize}")
+    if values.dtype.kind == "b":
+        values = values.view(np.int8)
+    if nulls and arg.valid is not None:
+        return np.where(arg.valid, _positions(values)[1], -1)
+    return values
+
+
+def _python_values(arg: Vector, at: Array, nulls: bool) -> list[Any]:
+    index = at if arg.values.shape[0] > 1 else np.zeros_like(at)
+    values: list[Any] = arg.values[index].tolist()
+    if arg.pool is not None:
+        texts = arg.pool.values or [""]
+        values = [texts[code] for code in values]
+    if nulls and arg.valid is not None:
+        flags = arg.valid[index if arg.valid.shape[0] > 1 else np.zeros_like(at)].tolist()
+        values = [value if ok else None for value, ok in zip(values, flags, strict=True)]
+    return values
