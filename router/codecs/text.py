@@ -8,6 +8,7 @@ their pool. Rows are then the columns' pieces interleaved with the constant text
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,8 @@ def pieces(train: Train, at: int, timestamps: str, null: bytes, quote: bytes, es
         assert pool is not None
         out: list[bytes] = escaped(pool, escape).take(values).tolist() if len(pool) else [null] * train.count
     elif f.type is Type.TIMESTAMP and timestamps == "iso":
-        text = iso_text(values)
-        out = [quote + t + quote for t in text.tolist()] if quote else text.tolist()
+        text = few_iso_texts(values.tolist()) if train.count <= FEW else iso_text(values).tolist()
+        out = [quote + t + quote for t in text] if quote else text
     else:
         if f.type is Type.TIMESTAMP:
             values = in_unit(values, timestamps)
@@ -65,6 +66,24 @@ def interleave(columns: Sequence[list[bytes]], between: Sequence[bytes], last: b
         out[2 * i :: width] = [between[i]] * count
         out[2 * i + 1 :: width] = column
     return b"".join(out)
+
+
+FEW = 32
+"""Up to this many times are written one by one (1 us each, the second from a cache): ``iso_text`` starts at 50 us."""
+
+
+def few_iso_texts(values: list[int]) -> list[bytes]:
+    """As ``iso_text``, for a few."""
+    out: list[bytes] = []
+    for value in values:
+        second, fraction_ns = divmod(value, 1_000_000_000)
+        out.append(_second_text(second) + b"%09dZ" % fraction_ns)
+    return out
+
+
+@lru_cache(maxsize=1_024)
+def _second_text(second: int) -> bytes:
+    return str(np.datetime64(second, "s")).encode() + b"."
 
 
 _DIGIT = 48
