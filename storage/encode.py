@@ -1,0 +1,206 @@
+"""Trains as bytes: what the log, the spill files and the checkpoints hold.
+
+A train is a small header, one Arrow record batch (columns, validity, and arrivals where they differ), and for each
+string pool that it uses one more batch with the strings. All of them are Arrow IPC messages, whose schema is the
+catalog's, so a record needs no schema of its own. Nothing is shared between two encoded trains: each can be read alone,
+and a segment can be dropped without looking at the others.
+
+Cost, 10,000 tuples of four columns: 130 us to encode (one copy), 20 us to decode (none). A pool is written whole while
+it is not much larger than the train, and then its bytes are kept with it; of a larger one only what the train uses. A
+reader that meets the same pool again gives the same object, so trains that were written together join cheaply.
+
+Refused: dictionary batches of Arrow, which a message alone cannot be read without; pickle, which runs what it reads.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.schema import Schema, Type
+from storage.files import Bytes
+from storage.strings import StringPool
+from storage.train import Array, Mask, Pools, Train, constant_ns, tidy_valid
+
+_HEADER = struct.Struct("<IHHqq")  # tuples, pools, flags, watermark, the arrival of all or 0
+_POOL = struct.Struct("<II")  # entries, bytes of the message that follows
+_ARRIVALS_DIFFER = 1
+_WHOLE_POOL = 256
+"""A pool up to this size is written whole whatever the train: it takes less than finding out what is used."""
+
+_ARROW = {
+    Type.BOOLEAN: pa.bool_(),
+    Type.INT: pa.int32(),
+    Type.BIGINT: pa.int64(),
+    Type.FLOAT: pa.float32(),
+    Type.DOUBLE: pa.float64(),
+    Type.STRING: pa.int32(),
+    Type.TIMESTAMP: pa.int64(),
+}
+_STRINGS = pa.schema([pa.field("strings", pa.large_string())])
+
+
+class EncodingError(ValueError):
+    """Bytes that are no train of this schema. Behind a CRC this means that the schema is another one."""
+
+
+@lru_cache(maxsize=4_096)
+def _arrow_schema(schema: Schema, arrivals: bool) -> pa.Schema:
+    fields = [pa.field(str(i), _ARROW[f.type], nullable=f.nullable) for i, f in enumerate(schema.fields)]
+    return pa.schema([*fields, pa.field("arrival", pa.int64(), nullable=False)] if arrivals else fields)
+
+
+def encode_train(train: Train) -> list[Bytes]:
+    """The parts to be written one after another; together a multiple of eight bytes."""
+    differ = train.count > 0 and train.arrival_ns.strides[0] != 0
+    columns, pools, owners = _codes_and_pools(train)
+    arrays: list[Any] = [_to_arrow(c, train.null_mask(i)) for i, c in enumerate(columns)]
+    if differ:
+        arrays.append(_to_arrow(train.arrival_ns, None))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(train.schema, differ)).serialize()
+    arrival_ns = 0 if differ or not train.count else int(train.arrival_ns[0])
+    header = _HEADER.pack(train.count, len(pools), _ARRIVALS_DIFFER if differ else 0, train.watermark_ns, arrival_ns)
+    parts: list[Bytes] = [header, owners]
+    for entries, message in pools:
+        parts += [_POOL.pack(entries, len(message)), message]
+    parts.append(memoryview(batch))
+    return parts
+
+
+def _to_arrow(values: Array, valid: Mask | None) -> Any:
+    """Without a copy, but for booleans and validity, which Arrow keeps as bits."""
+    bits = None if valid is None else _buffer(np.packbits(valid, bitorder="little"))
+    if values.dtype == np.bool_:
+        data = _buffer(np.packbits(values, bitorder="little"))
+        return pa.Array.from_buffers(pa.bool_(), len(values), [bits, data])
+    data = _buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, data])
+
+
+def _buffer(values: Any) -> pa.Buffer:
+    return pa.py_buffer(values)
+
+
+def _codes_and_pools(train: Train) -> tuple[list[Array], list[tuple[int, Bytes]], bytes]:
+    """The columns with codes into what is written; each pool once, (entries, message); which column has which pool."""
+    columns: list[Array] = list(train.columns)
+    members: dict[int, list[int]] = {}
+    for i in train.schema.string_columns:
+        members.setdefault(id(train.pools[i]), []).append(i)
+    order = {pool: n for n, pool in enumerate(members)}
+    owners = np.array([order[id(train.pools[i])] for i in train.schema.string_columns], np.uint16).tobytes()
+    pools: list[tuple[int, Bytes]] = []
+    for at in members.values():
+        pool = train.pools[at[0]]
+        assert pool is not None
+        entries = len(pool)
+        if entries <= max(_WHOLE_POOL, train.count):
+            pools.append((entries, _whole_pool(pool, entries)))
+            continue
+        used = np.zeros(entries, np.bool_)
+        for i in at:
+            used[columns[i]] = True
+        kept = used.nonzero()[0]
+        codes = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        for i in at:
+            columns[i] = codes.take(columns[i])
+        values = pool.values
+        pools.append((len(kept), _pool_message([values[c] for c in kept.tolist()])))
+    return columns, pools, owners + bytes(-len(owners) % 8)
+
+
+def _whole_pool(pool: StringPool, entries: int) -> Bytes:
+    """Kept with the pool, as most trains of a stream come from one that no longer grows."""
+    cache: dict[str, Any] = pool.attach("encoded", dict)
+    found = cache.get("last")
+    if found is None or found[0] != entries:
+        found = (entries, _pool_message(pool.values[:entries]))
+        cache["last"] = found
+    message: Bytes = found[1]
+    return message
+
+
+def _pool_message(values: Sequence[str]) -> Bytes:
+    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.large_string())], schema=_STRINGS)
+    return bytes(memoryview(batch.serialize()))
+
+
+class TrainReader:
+    """Decodes trains. Remembers the last pools, to give one object for equal ones. Owner: one thread."""
+
+    def __init__(self, remembered: int = 16) -> None:
+        self._pools: dict[bytes, StringPool] = {}
+        self._remembered = remembered
+
+    def decode(self, data: Bytes, schema: Schema) -> Train:
+        """A train that shares the memory of ``data``."""
+        view = memoryview(data)
+        try:
+            return self._decode(view, schema)
+        except (struct.error, pa.ArrowInvalid, ValueError, IndexError, OSError) as error:
+            raise EncodingError(f"not a train of {schema}: {error}") from error
+
+    def _decode(self, view: memoryview, schema: Schema) -> Train:
+        count, pools, flags, watermark_ns, arrival_ns = _HEADER.unpack_from(view)
+        strings = schema.string_columns
+        owners = np.frombuffer(view, np.uint16, len(strings), _HEADER.size).tolist()
+        at = _HEADER.size + (2 * len(strings) + 7) // 8 * 8
+        read: list[StringPool] = []
+        for _ in range(pools):
+            entries, size = _POOL.unpack_from(view, at)
+            at += _POOL.size
+            read.append(self._pool(bytes(view[at : at + size]), entries))
+            at += size
+        differ = bool(flags & _ARRIVALS_DIFFER)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(view[at:]), _arrow_schema(schema, differ))
+        if batch.num_rows != count:
+            raise EncodingError(f"{batch.num_rows} tuples and not {count}")
+        columns = tuple([_values(batch.column(i), f.type) for i, f in enumerate(schema.fields)])
+        valid = tidy_valid([_valid(batch.column(i)) for i in range(len(schema))])
+        arrivals = _values(batch.column(len(schema)), Type.BIGINT) if differ else constant_ns(arrival_ns, count)
+        pools_of = _spread(schema, [read[n] for n in owners], columns)
+        return Train(schema, columns, arrivals, valid=valid, pools=pools_of, watermark_ns=watermark_ns)
+
+    def _pool(self, message: bytes, entries: int) -> StringPool:
+        pool = self._pools.pop(message, None)
+        if pool is None:
+            strings: Any = pa.ipc.read_record_batch(pa.py_buffer(message), _STRINGS).column(0)
+            pool = StringPool(strings.to_pylist())
+            if len(pool) != entries:
+                raise EncodingError(f"a pool of {len(pool)} strings and not {entries}")
+        self._pools[message] = pool  # last again: the oldest goes first
+        while len(self._pools) > self._remembered:
+            del self._pools[next(iter(self._pools))]
+        return pool
+
+
+def _values(column: Any, type: Type) -> Array:
+    data: Any = column.buffers()[1]
+    count = len(column)
+    if type is Type.BOOLEAN:
+        bits: Array = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").view(np.bool_)
+        return bits
+    return np.frombuffer(data, type.dtype, count) if count else np.empty(0, type.dtype)
+
+
+def _valid(column: Any) -> Mask | None:
+    bits: Any = column.buffers()[0]
+    if bits is None or not len(column):
+        return None
+    flags: Mask = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(column), bitorder="little").view(np.bool_)
+    return flags
+
+
+def _spread(schema: Schema, owned: list[StringPool], columns: tuple[Array, ...]) -> Pools:
+    """The pool of each column. A code outside it would crash whoever looks it up, much later."""
+    pools: list[StringPool | None] = [None] * len(schema)
+    for i, pool in zip(schema.string_columns, owned, strict=True):
+        if len(columns[i]) and (int(columns[i].min()) < 0 or int(columns[i].max()) >= max(1, len(pool))):
+            raise EncodingError("a string code outside its pool")
+        pools[i] = pool
+    return tuple(pools)

@@ -1,0 +1,212 @@
+"""The only place in ``storage`` that opens files, so that a test can put a disk behind it that forgets.
+
+Everything above speaks of names below one root (``log/00000000000000000000.log``) and of six deeds: append, sync, read,
+truncate, rename, remove. A process that is killed keeps what it has written, because the kernel does; a machine that
+loses power keeps what was synced. ``tests/crash/crash_files.py`` is the second kind behind the same interface.
+
+Rules
+- A file only grows at its end (or is cut there). Nothing is written in place, so nothing can be torn but a tail.
+- ``sync`` is fdatasync. When it fails, the kernel has marked the pages clean and dropped what it could not write: a
+  second call would succeed and mean nothing. So nobody calls it twice: whoever gets the error stops trusting the file.
+- A new or renamed file is there after a power cut only once its folder was synced as well (``sync_folder``).
+- Errors are the kernel's own (OSError); the layers above give them their meaning.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from catalog.errors import AuroraError
+
+Bytes = bytes | bytearray | memoryview
+
+_IOV_MAX = 1_024
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
+
+
+class StorageError(AuroraError):
+    """Something that lies on disk cannot be used. Says which file, where in it, and why."""
+
+    def __init__(self, file: str, offset: int, why: str) -> None:
+        super().__init__(f"{file} at byte {offset:,}: {why}")
+        self.file = file
+        self.offset = offset
+        self.why = why
+
+
+class Space(NamedTuple):
+    free_bytes: int
+    total_bytes: int
+
+
+class File(Protocol):
+    """One open file. One writer; readers may read what is there from any thread."""
+
+    name: str
+
+    @property
+    def size(self) -> int: ...
+
+    def append(self, parts: Sequence[Bytes]) -> None:
+        """All of it at the end, or OSError; then some of it may be there, and the caller truncates."""
+
+    def sync(self) -> None: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes; fewer at the end of the file."""
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """What lies below one root. Names are relative, with slashes; a folder is made when something is made in it."""
+
+    def create(self, name: str) -> File:
+        """A new, empty file; FileExistsError when there is one."""
+
+    def attach(self, name: str) -> File:
+        """A file that is there, to read and to append to."""
+
+    def list(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none when there is no such folder."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces ``new``."""
+
+    def remove(self, name: str) -> None: ...
+
+    def sync_folder(self, folder: str) -> None: ...
+
+    def space(self) -> Space: ...
+
+    def where(self, name: str) -> str:
+        """The name as a person would look for it."""
+
+
+class RealFile:
+    __slots__ = ("_fd", "_size", "name")
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        self.name = name
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, parts: Sequence[Bytes]) -> None:
+        left = [memoryview(p).cast("B") for p in parts if len(p)]
+        while left:
+            written = os.writev(self._fd, left[:_IOV_MAX])
+            self._size += written
+            left = _after(left, written)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def read(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        chunks = [data]  # the kernel gives at most 2 GiB at once
+        have = len(data)
+        while have < size and (more := os.pread(self._fd, size - have, offset + have)):
+            chunks.append(more)
+            have += len(more)
+        return b"".join(chunks)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()  # a reader may hold a file longer than its owner does
+
+
+def _after(parts: list[memoryview], written: int) -> list[memoryview]:
+    """What is left of the parts when so many bytes were taken."""
+    for i, part in enumerate(parts):
+        if written < len(part):
+            return [part[written:], *parts[i + 1 :]] if written else parts[i:]
+        written -= len(part)
+    return []
+
+
+class RealFiles:
+    def __init__(self, root: str) -> None:
+        self.root = root
+        os.makedirs(root, exist_ok=True)
+
+    def create(self, name: str) -> File:
+        return RealFile(self._make(name), name)
+
+    def _make(self, name: str) -> int:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            return os.open(self.where(name), flags, 0o640)
+        except FileNotFoundError:
+            folder = os.path.dirname(name)
+            os.makedirs(self.where(folder), exist_ok=True)
+            while folder:  # a folder is a name in the one above
+                folder = os.path.dirname(folder)
+                self.sync_folder(folder)
+            return os.open(self.where(name), flags, 0o640)
+
+    def attach(self, name: str) -> File:
+        return RealFile(os.open(self.where(name), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC), name)
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.where(folder)))
+        except FileNotFoundError:
+            return []
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(self.where(old), self.where(new))
+
+    def remove(self, name: str) -> None:
+        os.unlink(self.where(name))
+
+    def sync_folder(self, folder: str) -> None:
+        fd = os.open(self.where(folder), _FOLDER_FLAGS)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def space(self) -> Space:
+        found = os.statvfs(self.root)
+        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+    def where(self, name: str) -> str:
+        return os.path.join(self.root, name) if name else self.root
+
+
+class FolderLock:
+    """Two daemons on one folder would each take the other's files for damage: the second one is refused."""
+
+    def __init__(self, root: str) -> None:
+        os.makedirs(root, exist_ok=True)
+        self._fd = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise StorageError(root, 0, "another process uses this data_dir") from None
+
+    def release(self) -> None:
+        """The kernel does it too when the process ends."""
+        with suppress(OSError):
+            os.close(self._fd)
