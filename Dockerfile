@@ -51,7 +51,7 @@ ENV PATH=/opt/aurorad/bin:$PATH \
     AURORAD_HEALTH_URL=http://127.0.0.1:9400/health
 WORKDIR /var/lib/aurorad
 VOLUME /var/lib/aurorad
-EXPOSE 9400-9409
+EXPOSE 9400-9414
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(os.environ['AURORAD_HEALTH_URL'], timeout=2)"]
