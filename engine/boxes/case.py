@@ -1,6 +1,9 @@
 """case: send each tuple out by the port of the first predicate that is true for it; ``otherwise`` names one more port.
 
-Without ``otherwise`` a tuple that no predicate wants is filtered, and counted as such.
+    venues: {case: trades, when: {nyse: "venue = 'N'", arca: "venue = 'P'"}, otherwise: rest}
+
+Others read ``venues.nyse`` and so on. Without ``otherwise`` a tuple that no predicate wants is filtered, and counted
+as such.
 """
 
 from __future__ import annotations

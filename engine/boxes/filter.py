@@ -1,4 +1,7 @@
-"""filter: keep the tuples for which a predicate is true. NULL is not true."""
+"""filter: keep the tuples for which a predicate is true. NULL is not true.
+
+    big: {filter: trades, where: "price * size > 100000"}
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """map: compute fields. ``select`` names all fields of the result; ``add`` keeps the input's and adds or replaces some.
 
+    priced: {map: trades, add: {notional: "price * size"}}
+    short: {map: trades, select: {symbol: symbol, cents: "cast(price * 100 as bigint)"}}
+
 A field that is only renamed or passed on shares its column; nothing is copied.
 """
 

@@ -1,4 +1,7 @@
-"""union: several inputs of the same fields become one. Order within an input stays; between inputs there is none."""
+"""union: several inputs of the same fields become one. Order within an input stays; between inputs there is none.
+
+    lit: {union: [venues.nyse, venues.arca]}
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """universal: a box of given cost and selectivity, for experiments. It passes tuples on unchanged.
 
+    busy: {universal: trades, cost: 20us, selectivity: 0.5}
+
 The cost is processor time really spent, with Python's lock let go (hashing a block does both), so that two workers run
 two such boxes at once. The selectivity is exact and without chance: of the first k tuples floor(k * selectivity) are
 out, so the same tuples come out whatever the trains.
