@@ -59,7 +59,9 @@ def chain_slopes(
     slopes = [0.0] * len(network.boxes)
     for boxes, arcs in main_paths(network, arc_selectivity):
         costs = [cost_ns[b] for b in boxes]
-        chart = progress_chart(costs, [arc_selectivity[a] for a in arcs], [tuple_bytes[b] for b in boxes])
+        # A box that nobody reads from drops what it makes: as good as leaving the engine.
+        selectivities = [arc_selectivity[a] for a in arcs] + [0.0] * (len(boxes) - len(arcs))
+        chart = progress_chart(costs, selectivities, [tuple_bytes[b] for b in boxes])
         for box, slope in zip(boxes, envelope_slopes(chart), strict=True):
             slopes[box] = max(slopes[box], slope)
     return slopes
@@ -90,7 +92,6 @@ def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple
                 break
             arcs.append(arc)
             box = network.arcs[arc].box
-        # A box that nobody reads from drops what it makes: as good as leaving the engine.
         paths.append((tuple(boxes), tuple(arcs)))
     return paths
 

@@ -27,6 +27,7 @@ from engine.simulate.measure import Recorder
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain, join
 from scheduler.events import Enqueued, Finished, Outcome
 from scheduler.loop import Claim, SchedulerLoop, Work
+from scheduler.plan import Plan
 from scheduler.policies import Policy
 from scheduler.state import SchedulerSettings, SchedulerState
 from storage.queue import COALESCE_BELOW
@@ -107,6 +108,8 @@ class Simulation:
             Recorder(o.qos, ideal, warm_up_ns) for o, ideal in zip(network.outputs, ideal_ns.tolist(), strict=True)
         ]
         self.arrived = 0
+        self._admitted = 0  # trains so far
+        self._tell_ns = OUTCOME_EVERY_NS
         self._idle = workers
         self._events: list[tuple[int, int, int, Any]] = []  # when, kind, number, what
         self._number = 0
@@ -126,12 +129,11 @@ class Simulation:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def run(self, until_ns: int | None = None, progress: Callable[[int], None] | None = None) -> None:
-        """Until everything that arrived is done, or until this time."""
+        """Until everything that arrives is done, or until this time; it can be called again to go on."""
         times, streams, counts = self._arrivals
-        at, arrivals = 0, len(times)
+        at, arrivals = self._admitted, len(times)
         events = self._events
-        next_ns = times[0] if arrivals else None
-        tell_ns = OUTCOME_EVERY_NS
+        next_ns = times[at] if at < arrivals else None
         while events or next_ns is not None:
             if next_ns is not None and (not events or next_ns <= events[0][0]):
                 now_ns = next_ns
@@ -141,9 +143,9 @@ class Simulation:
                 break
             self.storage.pass_time(now_ns)
             self.now_ns = now_ns
-            if now_ns >= tell_ns:
+            if now_ns >= self._tell_ns:
                 self._tell_outcomes()
-                tell_ns = now_ns + OUTCOME_EVERY_NS
+                self._tell_ns = now_ns + OUTCOME_EVERY_NS
             while next_ns is not None and next_ns <= now_ns:
                 self._admit(streams[at], counts[at])
                 at += 1
@@ -155,11 +157,15 @@ class Simulation:
                 if kind == TRAIN:
                     self._enqueue(*what)
                 else:
-                    self._idle += 1
-                    self.state.apply(Finished(what))
+                    self._finish(what)
             self._schedule()
+        self._admitted = at
         self.now_ns = until_ns if until_ns is not None else self.now_ns
         self.storage.pass_time(self.now_ns)
+
+    def _finish(self, plan: Plan) -> None:
+        self._idle += 1
+        self.state.apply(Finished(plan))
 
     def _schedule(self) -> None:
         state, loop = self.state, self.loop
