@@ -1,5 +1,8 @@
 """aggregate: one tuple for each window and key, from the tuples in it.
 
+    vwap: {aggregate: big, window: {tumbling: 1s}, by: [symbol],
+           select: {vwap: "sum(price * size) / sum(size)", n: "count(*)"}}
+
 Windows
 - ``{tumbling: 1s}``, ``{sliding: 10s, advance: 1s}``: by event time, on a grid that begins at 1970 plus ``offset``;
 - ``{session: 30s}``: tuples of a key with less than 30 s between neighbours;
