@@ -203,12 +203,14 @@ class Daemon:
 
     def _on_sample(self, sample: Sample, readings: Readings) -> None:
         self._ticker.tick(self.now_ns())
+        shares: list[float] = []
         for number, output in enumerate(readings.outputs):
             tuples, missed = output.latency.tuples, output.latency.missed
             told_tuples, told_missed = self._told[number]
-            if tuples > told_tuples and output.latency.deadline_ns is not None:
-                self.engine.post(Outcome(number, tuples - told_tuples, missed - told_missed))
+            shares.append((missed - told_missed) / (tuples - told_tuples) if tuples > told_tuples else -1.0)
             self._told[number] = (tuples, missed)
+        if max(shares, default=-1.0) >= 0:
+            self.engine.post(Outcome(tuple(shares)))
 
     def _fail(self, error: Exception) -> None:
         """The engine is broken: say so, stop admitting, and let the process end itself."""
