@@ -1,7 +1,7 @@
 """Lines out of bytes that are cut anywhere.
 
-Blocks, not lines: the codecs take many lines at once. A block is whole lines, at most ``limit`` bytes of them, so that
-it also bounds what is decoded in one go. The newline is the only thing that frames: a stray quote or bracket spoils its
+Blocks, not lines: the codecs take many lines at once. A block is whole lines, at most about ``BLOCK_BYTES`` of them,
+which bounds what is decoded in one go. The newline is the only thing that frames: a stray quote or bracket spoils its
 own line and nothing behind it (which is why a CSV field cannot hold a newline here).
 
 A line above the limit is refused as soon as it is too long and skipped to its newline without being kept.
@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from router.codecs.base import Reason, Reject, sample
 
 NEWLINE = b"\n"
+BLOCK_BYTES = 4 * 1024**2
 BOM = b"\xef\xbb\xbf"
 
 
@@ -83,23 +86,35 @@ class LineFramer:
         return Reject(Reason.TOO_LONG, self._line, self._offset, message, sample(bytes(data[:512])))
 
     def _cut(self, data: bytes, out: list[Block | Reject]) -> None:
-        """``data`` ends in a newline. Blocks of at most the limit, and rejects for lines above it."""
+        """``data`` ends in a newline. Blocks of whole lines, and rejects for lines above the limit."""
         if self._offset == 0 and data.startswith(BOM):
             data = b"   " + data[3:]  # spaces, so that offsets stay true
-        start = 0
-        while start < len(data):
-            stop = len(data)
-            if stop - start > self._limit + 1:
-                stop = data.rfind(NEWLINE, start, start + self._limit + 1) + 1
-                if stop == 0:
-                    stop = data.find(NEWLINE, start + self._limit + 1) + 1
-                    out.append(self._too_long(data[start : start + 512]))
-                    self._line += 1
-                    self._offset += stop - start
-                    start = stop
-                    continue
-            block = data if stop - start == len(data) else data[start:stop]
+        start = at = 0
+        while len(data) - at > self._limit + 1:
+            newline = data.rfind(NEWLINE, at, at + self._limit + 1)
+            if newline >= 0:
+                at = newline + 1
+                if at - start >= BLOCK_BYTES:
+                    self._emit(data[start:at], out)
+                    start = at
+                continue
+            self._emit(data[start:at], out)
+            start = data.find(NEWLINE, at + self._limit + 1) + 1
+            out.append(self._too_long(data[at : at + 512]))
+            self._line += 1
+            self._offset += start - at
+            at = start
+        self._emit(data if start == 0 else data[start:], out)
+
+    def _emit(self, block: bytes, out: list[Block | Reject]) -> None:
+        if block:
             out.append(Block(block, self._line, self._offset))
-            self._line += block.count(NEWLINE)
+            self._line += count_lines(block)
             self._offset += len(block)
-            start = stop
+
+
+def count_lines(data: bytes) -> int:
+    """Newlines; numpy counts them in a tenth of the time when there are many."""
+    if len(data) < 4096:
+        return data.count(NEWLINE)
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == 10))

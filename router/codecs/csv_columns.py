@@ -72,9 +72,7 @@ class ArrowCsv:
         self._wanted = [f.name for f in intake.schema if f.name in names]
         self._times = [f.name for f in intake.schema if f.type is Type.TIMESTAMP and f.name in names]
         self._has_integers = any(f.type.is_integer or f.type is Type.TIMESTAMP for f in intake.schema)
-        self._read = pa_csv.ReadOptions(
-            use_threads=False, block_size=intake.line_bytes + 1024, column_names=[f"c{i}" for i in range(len(names))]
-        )
+        self._read = pa_csv.ReadOptions(use_threads=False, column_names=[f"c{i}" for i in range(len(names))])
         self._parse = pa_csv.ParseOptions()
         self._convert = lru_cache(8)(self._convert_options)
 
@@ -85,6 +83,7 @@ class ArrowCsv:
         try:
             kinds = self._time_kinds(data)
             source: Any = pa.BufferReader(data)
+            self._read.block_size = len(data) + 64  # one block, one chunk
             table = pa_csv.read_csv(source, self._read, self._parse, self._convert(kinds))
             arrays = [self._array(table, f.name) for f in self._intake.schema]
             if not table.num_rows:

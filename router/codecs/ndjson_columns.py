@@ -61,7 +61,7 @@ class Layout:
         for column in columns:
             names += [f"before {column.field.name}", column.field.name]
             names += [f"behind {column.field.name}"] if column.behind else []
-        self._read = pa_csv.ReadOptions(use_threads=False, block_size=intake.line_bytes + 1024, column_names=names)
+        self._read = pa_csv.ReadOptions(use_threads=False, column_names=names)
         self._parse = pa_csv.ParseOptions(quote_char=False)
         self._convert = pa_csv.ConvertOptions(
             include_columns=[c.field.name for c in columns],
@@ -100,6 +100,7 @@ class Layout:
             return None
         try:
             source: Any = pa.BufferReader(memoryview(separated.data))
+            self._read.block_size = len(data) + 64  # one block, one chunk
             table = pa_csv.read_csv(source, self._read, self._parse, self._convert)
             arrays = [self._array(table, f.name) for f in self._intake.schema]
             return text_train(self._intake, arrays, arrival_ns, _unquote)
