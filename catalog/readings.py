@@ -189,6 +189,50 @@ class EngineReading(NamedTuple):
     draining: bool = False
 
 
+class SparkReading(NamedTuple):
+    """The Spark driver beside the daemon; all zero while nobody has needed it."""
+
+    up: bool = False
+    starts: int = 0
+    lost: int = 0  # drivers that died or went silent
+    start_ns: int = 0  # how long the last start took
+    java: int = 0
+    pid: int = 0  # of the JVM
+    error: str = ""  # the last one
+    port: str = ""  # where executors and readers connect: host:port
+
+
+class BulkReading(NamedTuple):
+    """A bulk job: what Spark reads into a stream."""
+
+    stream: str
+    job: str = ""
+    state: str = "waiting"  # waiting | reading | done | failed
+    rows: int = 0  # that came, good and bad
+    rows_expected: int = 0  # 0: unknown
+    partitions: int = 0
+    partitions_done: int = 0
+    rate_per_s: float = 0.0
+    attempts: int = 0
+    yielded_ns: int = 0  # that it stood back for the live outputs
+    error: str = ""
+
+
+class SinkReading(NamedTuple):
+    """A sink on Spark. Law: offered = committed + buffered + dropped."""
+
+    output: str
+    state: str = "idle"  # idle | committing | retrying | blocked
+    offered: int = 0
+    committed: int = 0  # tuples
+    buffered: int = 0
+    dropped: int = 0
+    commits: int = 0
+    retries: int = 0
+    buffered_bytes: int = 0
+    error: str = ""
+
+
 class Readings(NamedTuple):
     """Everything, at one moment. Parts stand in the order of their numbers in the network."""
 
@@ -199,6 +243,9 @@ class Readings(NamedTuple):
     workers: Sequence[WorkerReading] = ()
     scheduler: SchedulerReading = SchedulerReading()
     engine: EngineReading = EngineReading()
+    spark: SparkReading = SparkReading()
+    bulk: Sequence[BulkReading] = ()
+    sinks: Sequence[SinkReading] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings."""

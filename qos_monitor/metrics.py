@@ -50,6 +50,7 @@ class EngineCollector(Collector):
         yield from _latencies(r.outputs)
         yield from _scheduler(r)
         yield from _engine(r)
+        yield from _spark(r)
         left = self._residual() if self._residual is not None else residuals(r)
         yield _gauge(
             "conservation_residual", "Tuples that the law leaves unaccounted for; anything but 0 is a bug.", ["law"],
@@ -244,6 +245,44 @@ def _engine(r: Readings) -> Iterator[Metric]:
     yield _gauge("network_version", "Counts the networks that were deployed.", [], [([], e.network_version)])
     build = {"version": e.version, "policy": r.scheduler.policy, "unit": r.scheduler.unit}
     yield InfoMetricFamily("aurorad_build", "What runs here.", value=build)
+
+
+def _spark(r: Readings) -> Iterator[Metric]:
+    """Bulk jobs and sinks: there whether or not Spark was ever needed."""
+    yield _gauge("spark_up", "1 while a Spark driver runs.", [], [([], float(r.spark.up))])
+    yield _counter("spark_starts", "Spark drivers started.", [], [([], r.spark.starts)])
+    yield _counter("spark_lost", "Spark drivers that died or went silent.", [], [([], r.spark.lost)])
+    stream, output = ["stream"], ["output"]
+    yield _counter("bulk_rows", "Rows that a bulk job brought.", stream, (([b.stream], b.rows) for b in r.bulk))
+    yield _gauge(
+        "bulk_expected_rows", "Rows that it will bring; 0: unknown.", stream,
+        (([b.stream], b.rows_expected) for b in r.bulk),
+    )  # fmt: skip
+    yield _gauge(
+        "bulk_state", "1 for the state that a bulk job is in.", ["stream", "state"],
+        (
+            ([b.stream, state], float(b.state == state))
+            for b in r.bulk
+            for state in ("waiting", "reading", "done", "failed")
+        ),
+    )  # fmt: skip
+    yield _counter(
+        "bulk_yielded_seconds", "Time that a bulk job stood back for live outputs.", stream,
+        (([b.stream], b.yielded_ns / 1e9) for b in r.bulk),
+    )  # fmt: skip
+    yield _counter(
+        "sink_committed_tuples", "Tuples that Spark has committed.", output, (([s.output], s.committed) for s in r.sinks)
+    )
+    yield _counter("sink_commits", "Commits of a sink.", output, (([s.output], s.commits) for s in r.sinks))
+    yield _counter("sink_retries", "Commits tried again.", output, (([s.output], s.retries) for s in r.sinks))
+    yield _gauge(
+        "sink_buffered_tuples", "Tuples that wait on disk for a commit.", output,
+        (([s.output], s.buffered) for s in r.sinks),
+    )  # fmt: skip
+    yield _gauge(
+        "sink_buffered_bytes", "Bytes that wait on disk for a commit.", output,
+        (([s.output], s.buffered_bytes) for s in r.sinks),
+    )  # fmt: skip
 
 
 def _counter(name: str, text: str, labels: list[str], rows: Rows) -> Metric:

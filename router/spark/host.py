@@ -1,0 +1,296 @@
+"""The daemon's end of the driver: start it on first use, ask it with a deadline, notice when it is gone, start another.
+
+Rules
+- Every question has a deadline, or is a long one (a bulk job, which may take hours). For those the heartbeat speaks: every
+  few seconds the driver is asked to reach into its JVM and back, and one that stays silent is ended, whoever waits.
+- Ending is SIGKILL to the driver's process group: a frozen JVM hears nothing gentler. What it left on disk is removed.
+- A driver that is gone fails every open question with SparkLostError; the next question starts another one. Whether
+  to ask again is the caller's to decide: only it knows its cursor.
+- An idle host costs nothing: no process, no thread.
+
+Any thread may call; nothing here runs on the I/O thread or holds a lock of the engine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from typing import IO, Any
+
+from catalog.readings import SparkReading
+from router.spark.errors import KINDS, SparkError, SparkFailedError, SparkLostError, SparkUnavailableError
+
+log = logging.getLogger("aurorad.spark")
+
+START_SECONDS = 120.0
+SILENCE_SECONDS = 30.0
+PING_SECONDS = 5.0
+STOP_SECONDS = 5.0
+LOW_PRIORITY = 10
+TOLD_LINES = 40
+_ROOT = Path(__file__).resolve().parents[2]
+_PROGRAM = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from router.spark.driver import main; main()"
+_PR_SET_PDEATHSIG = 1
+
+
+class _Process:
+    """One driver, from its start to its end."""
+
+    def __init__(self, nice: int, silence_s: float) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="aurorad-spark-"))
+        self.facts: dict[str, Any] = {}  # what "start" answered
+        self.ended = threading.Event()  # and cleaned up behind
+        self.gone = False  # asking it makes no sense any more
+        self.why = "the driver ended"
+        self._silence_s = silence_s
+        self._next = 0
+        self._open: dict[int, Future[dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+        self._last_lines: deque[str] = deque(maxlen=TOLD_LINES)
+        libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec nothing may be
+
+        def before_exec() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            os.nice(nice)
+
+        self._process = subprocess.Popen(  # noqa: S603  ourselves
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=before_exec,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin: IO[bytes] = self._process.stdin
+        for target, stream in ((self._read_answers, self._process.stdout), (self._read_log, self._process.stderr)):
+            threading.Thread(target=target, args=(stream,), name="spark-driver", daemon=True).start()
+
+    def ask(self, do: str, arguments: Mapping[str, Any]) -> Future[dict[str, Any]]:
+        future: Future[dict[str, Any]] = Future()
+        with self._lock:
+            if self.gone:
+                future.set_exception(SparkLostError(self.why))
+                return future
+            self._next += 1
+            number = self._next
+            self._open[number] = future
+        line = json.dumps({**arguments, "id": number, "do": do}).encode() + b"\n"
+        try:
+            with self._lock:
+                self._stdin.write(line)
+                self._stdin.flush()
+        except (OSError, ValueError):
+            self.kill("the driver is gone")
+        return future
+
+    def _read_answers(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            answer = json.loads(line)
+            with self._lock:
+                future = self._open.pop(answer["id"], None)
+            if future is None:
+                continue
+            if "error" in answer:
+                future.set_exception(KINDS.get(answer["kind"], SparkFailedError)(answer["error"]))
+            else:
+                future.set_result(answer["ok"])
+        self._end()
+
+    def _read_log(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            text = line.decode(errors="replace").rstrip()
+            self._last_lines.append(text)
+            log.debug("driver: %s", text)
+
+    def _end(self) -> None:
+        """On the thread that reads the answers: nothing more will come."""
+        self.kill(self.why)
+        code = self._process.wait()
+        died = next((line for line in reversed(self._last_lines) if line.startswith("the JVM ended")), "")
+        if self.why == "the driver ended":
+            self.why = died or f"the driver ended with code {code}"
+        with self._lock:
+            self.gone = True
+            lost, self._open = list(self._open.values()), {}
+        for future in lost:
+            future.set_exception(SparkLostError(self.why))
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass  # what was still to be written has no reader
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.ended.set()
+
+    def kill(self, why: str) -> None:
+        """The whole group: driver and JVM. The workers of Python end with the JVM's pipes."""
+        self.why = why
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # gone already
+
+    def watch(self) -> None:
+        """The heartbeat, on a thread of its own."""
+        while not self.ended.wait(PING_SECONDS):
+            try:
+                self.ask("ping", {}).result(self._silence_s)
+            except FutureTimeoutError:
+                log.error("Spark has not answered for %.0f s and is ended", self._silence_s)
+                self.kill(f"the JVM did not answer for {self._silence_s:g} s")
+            except SparkError:
+                return
+
+    def stop(self, seconds: float) -> None:
+        """In order where it can be, within so many seconds."""
+        try:
+            self.ask("stop", {}).result(seconds)
+        except (SparkError, FutureTimeoutError):
+            pass  # it is ended all the same
+        self.kill("the driver was stopped")
+        self.ended.wait(STOP_SECONDS)
+
+    @property
+    def complaints(self) -> list[str]:
+        """What it said last that sounds like a reason."""
+        lines = [line for line in self._last_lines if ("rror" in line or "xception" in line) and "\tat " not in line]
+        return list(dict.fromkeys(line.strip()[:300] for line in lines[-2:]))
+
+
+class SparkHost:
+    """``call`` is the whole of it."""
+
+    def __init__(
+        self,
+        master: str = "local[*]",
+        config: Mapping[str, Any] | None = None,
+        *,
+        nice: int = LOW_PRIORITY,
+        start_s: float = START_SECONDS,
+        silence_s: float = SILENCE_SECONDS,
+    ) -> None:
+        self._master = master
+        self._config = {key: _text(value) for key, value in (config or {}).items()}
+        self._nice = nice
+        self._start_s = start_s
+        self._silence_s = silence_s
+        self._starting = threading.Lock()
+        self._process: _Process | None = None
+        self._stopped = False
+        self._starts = 0
+        self._lost = 0
+        self._start_ns = 0
+        self._last_error = ""
+
+    def call(self, do: str, deadline_s: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Ask the driver, starting it first where there is none. ``deadline_s`` None: as long as its heart beats."""
+        process = self._running()
+        future = process.ask(do, arguments)
+        try:
+            return future.result(deadline_s)
+        except FutureTimeoutError:
+            why = f"Spark did not answer '{do}' within {deadline_s:g} s"
+            process.kill(why)
+            process.ended.wait(STOP_SECONDS)
+            raise SparkLostError(why) from None
+        except SparkError as error:
+            self._last_error = str(error)
+            raise
+
+    def start(self) -> dict[str, Any]:
+        """Facts about the session, started now if need be."""
+        return dict(self._running().facts)
+
+    def _running(self) -> _Process:
+        with self._starting:
+            if self._stopped:
+                raise SparkLostError("Spark was stopped")
+            process = self._process
+            if process is not None and not process.gone:
+                return process
+            if process is not None:
+                process.ended.wait(STOP_SECONDS)
+                self._lost += 1
+                log.warning("Spark is started again: %s", process.why)
+            self._process = None
+            self._process = self._start()
+            return self._process
+
+    def _start(self) -> _Process:
+        begun = time.monotonic()
+        process = _Process(self._nice, self._silence_s)
+        self._starts += 1
+        asked = process.ask("start", {"master": self._master, "config": self._config, "scratch": str(process.scratch)})
+        try:
+            process.facts = asked.result(self._start_s)
+        except (SparkError, FutureTimeoutError) as error:
+            process.kill("the start failed")
+            process.ended.wait(STOP_SECONDS)
+            why = str(error) or f"master {self._master} did not answer within {self._start_s:g} s"
+            why = f"no Spark on master {self._master}: {'; '.join([why, *process.complaints])}"
+            self._last_error = why
+            raise SparkUnavailableError(why) from None
+        self._start_ns = int((time.monotonic() - begun) * 1e9)
+        facts = process.facts
+        log.info(
+            "Spark %s is up after %.1f s: %s, Java %d",
+            facts["spark"],
+            self._start_ns / 1e9,
+            facts["master"],
+            facts["java"],
+        )
+        threading.Thread(target=process.watch, name="spark-watch", daemon=True).start()
+        return process
+
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Ends what runs; later calls fail."""
+        self._stopped = True
+        with self._starting:
+            process, self._process = self._process, None
+        if process is not None and not process.ended.is_set():
+            process.stop(seconds)
+
+    @property
+    def is_up(self) -> bool:
+        process = self._process
+        return process is not None and not process.ended.is_set()
+
+    @property
+    def jvm_pid(self) -> int | None:
+        process = self._process
+        return process.facts.get("pid") if process is not None and not process.ended.is_set() else None
+
+    def reading(self) -> SparkReading:
+        process = self._process
+        up = process is not None and not process.ended.is_set()
+        return SparkReading(
+            up=up,
+            starts=self._starts,
+            lost=self._lost + (process is not None and not up),
+            start_ns=self._start_ns,
+            java=int(process.facts.get("java", 0)) if process is not None else 0,
+            pid=int(process.facts.get("pid", 0)) if process is not None and up else 0,
+            error=self._last_error,
+        )
+
+
+def _text(value: Any) -> str:
+    """As Spark writes its settings."""
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -1,0 +1,108 @@
+"""What the driver does when asked: one function for each question, called with the session and the request.
+
+Each bulk job works in a session of its own (``newSession`` costs nothing and shares the JVM), so that the settings which
+fix its parts are nobody else's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from router.spark import sources
+from router.spark.errors import SparkRefusedError
+
+Request = dict[str, Any]
+Answer = dict[str, Any]
+
+PART_BYTES = 128 * 1024**2
+_running: dict[str, str] = {}  # job: the group its Spark jobs run in
+_lock = threading.Lock()
+
+
+def plan(session: Any, request: Request) -> Answer:
+    """Look at the source without reading it: does it fit, into how many parts does it fall, how many rows are there."""
+    parts = request.get("parts") or max(2, session.sparkContext.defaultParallelism)
+    job = _job_session(session, parts)
+    planned = sources.plan(job, request["source"], request["fields"])
+    answer: Answer = {"stable": planned.is_stable, "parts": parts, "rows": 0, "fingerprint": "", "partitions": 0}
+    if planned.is_stable:
+        answer["fingerprint"] = sources.fingerprint(session, planned.frame)
+        answer["partitions"] = planned.frame.rdd.getNumPartitions()
+    if planned.counted and request.get("count", True):
+        answer["rows"] = planned.frame.count()
+    return answer
+
+
+def stage(session: Any, request: Request) -> Answer:
+    """Write what the source gives as files, sorted where that was asked for: parts that stay as they are."""
+    job = _job_session(session, 0)
+    frame = sources.plan(job, request["source"], request["fields"]).frame
+    with _Group(session, request["job"], "stage"):
+        frame.write.mode("overwrite").parquet(request["staging"])
+    staged = job.read.parquet(request["staging"])
+    return {"files": sorted(staged.inputFiles()), "rows": staged.count()}
+
+
+def push(session: Any, request: Request) -> Answer:
+    """Let the executors bring a stable source, or one staged file, to the daemon. Returns when all of it is there."""
+    first, address, token, name = request["first"], request["address"], request["token"], request["job"]
+    if request.get("file"):
+        frame = _job_session(session, 1, PART_BYTES * 1024).read.parquet(request["file"]).coalesce(1)
+    else:
+        job = _job_session(session, request["parts"])
+        planned = sources.plan(job, request["source"], request["fields"])
+        if not planned.is_stable or sources.fingerprint(session, planned.frame) != request["fingerprint"]:
+            raise SparkRefusedError("the input has changed while it was read")
+        frame = planned.frame
+
+    def bring(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow
+        from aurorad_wire import push_partition
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = first + (context.partitionId() if context is not None else 0)
+        done = push_partition(address, token, name, partition, batches)
+        yield pyarrow.RecordBatch.from_pydict({"partition": [partition], "rows": [done["rows"]]})
+
+    with _Group(session, name, "push"):
+        brought = frame.mapInArrow(bring, "partition bigint, rows bigint").collect()
+    return {"partitions": {str(row.partition): row.rows for row in brought}}
+
+
+def cancel(session: Any, request: Request) -> Answer:
+    with _lock:
+        group = _running.get(request["job"])
+    if group is not None:
+        session.sparkContext.cancelJobGroup(group)
+    return {}
+
+
+class _Group:
+    """Marks the Spark jobs of this thread, so that they can be cancelled."""
+
+    def __init__(self, session: Any, job: str, what: str) -> None:
+        self._context = session.sparkContext
+        self._job = job
+        self._group = f"aurorad {what} {job}"
+
+    def __enter__(self) -> None:
+        with _lock:
+            _running[self._job] = self._group
+        self._context.setJobGroup(self._group, self._group, interruptOnCancel=True)
+
+    def __exit__(self, *_: object) -> None:
+        with _lock:
+            _running.pop(self._job, None)
+
+
+def _job_session(session: Any, parts: int, part_bytes: int = PART_BYTES) -> Any:
+    """With the settings that decide how files fall into parts fixed, so that they fall the same way again."""
+    job = session.newSession()
+    if parts:
+        job.conf.set("spark.sql.files.minPartitionNum", str(parts))
+    job.conf.set("spark.sql.files.maxPartitionBytes", str(part_bytes))
+    job.conf.set("spark.sql.files.openCostInBytes", str(4 * 1024**2))
+    return job

