@@ -29,10 +29,6 @@ class ByKey:
         self.segment: Column = np.cumsum(self.first) - 1  # which of the train's keys
         self.starts: Column = np.flatnonzero(self.first)
 
-    def last(self) -> Column:
-        """The place of the last row of each key."""
-        return np.append(self.starts[1:], self.order.shape[0]) - 1
-
     def ranks(self) -> Column:
         """How many rows of the same key come before each."""
         places = np.arange(self.order.shape[0])

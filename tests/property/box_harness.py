@@ -6,15 +6,19 @@ accounted for, and nothing that it emits is older than a watermark that it has a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
+from engine.boxes import top
 from engine.boxes.base import LOST_TIME, Box, Tally
+from engine.joins import by, index, keys, pairs, rows, strings
 from storage.train import NO_WATERMARK, Train
 
 END = 2**62
@@ -26,6 +30,21 @@ def bound(kind: type[Box], inputs: Sequence[Schema], times: Sequence[str | None]
     box = kind(kind.parameters_model(**parameters))
     box.out_schemas = box.bind(tuple(inputs), tuple(times))  # type: ignore[attr-defined]
     return box
+
+
+@contextmanager
+def tiny() -> Iterator[None]:
+    """Thresholds so low that a few rows merge chunks, close gaps, renumber keys and forget."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "_SMALL", 0)
+        patch.setattr(keys, "_SPARE", 0)
+        patch.setattr(rows, "_SPARE", 0)
+        patch.setattr(rows, "_START", 1)
+        patch.setattr(strings, "_SPARE", 0)
+        patch.setattr(by, "_CHECK", 1)
+        patch.setattr(top, "_BATCH", 1)
+        patch.setattr(pairs, "MAX_PAIRS", 3)
+        yield
 
 
 class Driver:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
 from engine.boxes.dedup import Dedup
 from engine.boxes.latest import Latest
-from tests.property.box_harness import Driver, Rows, Schedule, bound, play, schedules, sorted_rows
+from tests.property.box_harness import Driver, Rows, Schedule, bound, play, schedules, sorted_rows, tiny
+
+pytestmark = pytest.mark.usefixtures("low_thresholds")
+
+
+@pytest.fixture(scope="module")
+def low_thresholds() -> Iterator[None]:
+    with tiny():
+        yield
+
 
 SCHEMA = Schema.of(ts="timestamp", k="string?", g="double?", v="string?", n="int")
 SLACK = 6

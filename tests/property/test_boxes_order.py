@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,16 @@ from catalog.schema import Schema
 from engine.boxes.bsort import Bsort
 from engine.boxes.resample import Resample
 from engine.boxes.top import Top
-from tests.property.box_harness import Driver, Rows, bound, play, schedules, sorted_rows, train_of
+from tests.property.box_harness import Driver, Rows, bound, play, schedules, sorted_rows, tiny, train_of
+
+pytestmark = pytest.mark.usefixtures("low_thresholds")
+
+
+@pytest.fixture(scope="module")
+def low_thresholds() -> Iterator[None]:
+    with tiny():
+        yield
+
 
 SCHEMA = Schema.of(ts="timestamp", k="string?", x="double?", n="bigint")
 SLACK = 6

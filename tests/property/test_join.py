@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 
 from catalog.schema import Schema
 from engine.boxes.join import Join
-from tests.property.box_harness import Driver, Rows, bound, play, schedules, sorted_rows, train_of
+from tests.property.box_harness import Driver, Rows, bound, play, schedules, sorted_rows, tiny, train_of
+
+pytestmark = pytest.mark.usefixtures("low_thresholds")
+
+
+@pytest.fixture(scope="module")
+def low_thresholds() -> Iterator[None]:
+    with tiny():
+        yield
+
 
 LEFT = Schema.of(ts="timestamp", k="string?", x="double?", n="int")
 RIGHT = Schema.of(ts="timestamp", k="string?", y="double?")
