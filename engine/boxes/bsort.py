@@ -26,7 +26,7 @@ from catalog.config.units import parse_duration_ns
 from catalog.errors import BindError
 from catalog.schema import Schema, Type
 from engine.boxes.base import Box, BoxParameters, Emit, Tally
-from engine.joins.by import fields_of, vector_at
+from engine.joins.by import field_of, vector_at
 from engine.joins.index import Chunk, Column, TimeIndex, clamped, shifted
 from engine.joins.on import check_time
 from engine.joins.order import LOWEST, sortable
@@ -78,7 +78,7 @@ class Bsort(Box):
         by = times[0] if p.by is None else p.by
         if by is None:
             raise BindError("tuples by arrival are in order: name the field to sort by", ("by",))
-        [self._by] = fields_of(schema, [by], "by")
+        self._by = field_of(schema, by, ("by",))
         kind = schema[by].type
         if p.slack < 0 and kind is not Type.TIMESTAMP:
             raise BindError(

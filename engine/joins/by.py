@@ -18,11 +18,17 @@ from storage.train import NO_WATERMARK, Train, constant_ns, tidy_valid
 _CHECK = 4_096  # keys before it pays to look for those that have passed
 
 
+def field_of(schema: Schema, name: str, key: tuple[str | int, ...]) -> int:
+    """The column of a field named in a parameter. Raises BindError."""
+    if name not in schema:
+        raise BindError(f"no field {name}", key, f"there are {', '.join(schema.names)}")
+    return schema.index(name)
+
+
 def fields_of(schema: Schema, names: Sequence[str], key: str) -> tuple[int, ...]:
     """The columns of fields named in a parameter. Raises BindError."""
     for i, name in enumerate(names):
-        if name not in schema:
-            raise BindError(f"no field {name}", (key, i), f"there are {', '.join(schema.names)}")
+        field_of(schema, name, (key, i))
         if name in names[:i]:
             raise BindError(f"{name} twice", (key, i))
     return tuple(schema.index(name) for name in names)
