@@ -98,20 +98,20 @@ def test_arrow_through_the_daemon(tmp_path: Path) -> None:
 
 def test_many_connections_feed_one_stream_and_every_reader_gets_all(tmp_path: Path) -> None:
     http, source, sink = free_ports(3)
-    with running(tmp_path, network(source, sink, where="price >= 0"), http) as daemon:
-        with connect(sink) as one, connect(sink) as two:
-            senders = [
-                threading.Thread(target=send, args=(source, ndjson([trade(c * 100 + i) for i in range(100)])))
-                for c in range(8)
-            ]
-            for sender in senders:
-                sender.start()
-            expected = {float(n) for n in range(800)}
-            assert {row["price"] for row in lines(one, 800)} == expected
-            assert {row["price"] for row in lines(two, 800)} == expected
-            for sender in senders:
-                sender.join()
-            assert daemon.stream("trades")["admitted"] == 800
+    text = network(source, sink, where="price >= 0")
+    with running(tmp_path, text, http) as daemon, connect(sink) as one, connect(sink) as two:
+        senders = [
+            threading.Thread(target=send, args=(source, ndjson([trade(c * 100 + i) for i in range(100)])))
+            for c in range(8)
+        ]
+        for sender in senders:
+            sender.start()
+        expected = {float(n) for n in range(800)}
+        assert {row["price"] for row in lines(one, 800)} == expected
+        assert {row["price"] for row in lines(two, 800)} == expected
+        for sender in senders:
+            sender.join()
+        assert daemon.stream("trades")["admitted"] == 800
 
 
 def test_metrics_have_every_name_and_parse(tmp_path: Path) -> None:
@@ -132,7 +132,6 @@ def test_metrics_have_every_name_and_parse(tmp_path: Path) -> None:
 def test_sigterm_under_load_accounts_for_every_tuple(tmp_path: Path) -> None:
     http, source, sink = free_ports(3)
     rows = ndjson([trade(i, price=float(i % 10)) for i in range(2_000)])
-    received = 0
     with running(tmp_path, network(source, sink, where="price > 4", buffer="1GiB"), http) as daemon:
         stop = threading.Event()
 
@@ -148,7 +147,6 @@ def test_sigterm_under_load_accounts_for_every_tuple(tmp_path: Path) -> None:
         with connect(sink) as reader:
             flooder.start()
             wait_for(lambda: daemon.output("alerts")["emitted"] > 20_000, "it is under load")
-            counter = threading.Thread(target=lambda: None)
             counts: list[int] = []
 
             def count() -> None:
@@ -165,8 +163,8 @@ def test_sigterm_under_load_accounts_for_every_tuple(tmp_path: Path) -> None:
             flooder.join(30)
         message = daemon.log[-1]["message"]
         assert message.startswith("stopped:") and "0 unaccounted for" in message
-        received = int(message.split(" admitted, ")[1].split(" emitted")[0])
-        assert counts == [received], "what was emitted is what the reader got"
+        emitted = int(message.split(" admitted, ")[1].split(" emitted")[0])
+        assert counts == [emitted], "what was emitted is what the reader got"
 
 
 def test_a_second_sigterm_ends_it_at_once(tmp_path: Path) -> None:
