@@ -14,7 +14,7 @@ The kinds of boxes and whatever knows expressions and policies are handed in: th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -35,6 +35,10 @@ CheckPredicate = Callable[[str, Schema], Any]
 """Raises ExpressionError unless the text is a boolean expression over the schema."""
 
 
+PolicyFits = Callable[[str, Network], Sequence[tuple[str, str]]]
+"""What a policy needs and this network lacks: (message, hint) for each."""
+
+
 def read_network(
     source: FilePath | str,
     kinds: Kinds,
@@ -42,16 +46,18 @@ def read_network(
     *,
     policies: Collection[str] | None = None,
     check_predicate: CheckPredicate | None = None,
+    policy_fits: PolicyFits | None = None,
     version: int = 1,
     overrides: Overrides | None = None,
 ) -> Network:
     """Read a network file, check it whole and build it. Raises NetworkError with every problem.
 
     ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by
-    default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any.
+    default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any. ``policy_fits`` says
+    what the policy needs beyond its name.
     """
     config = read_config(source, os.environ if env is None else env, overrides)
-    return _Builder(config, kinds, check_predicate).build(policies, version)
+    return _Builder(config, kinds, check_predicate).build(policies, policy_fits, version)
 
 
 class _Builder:
@@ -68,7 +74,7 @@ class _Builder:
         self.times: dict[tuple[str, int], str | None] = {}
         self.drafts: dict[str, BoxDraft] = {}
 
-    def build(self, policies: Collection[str] | None, version: int) -> Network:
+    def build(self, policies: Collection[str] | None, policy_fits: PolicyFits | None, version: int) -> Network:
         for check in (check_required, check_names, check_listeners):
             self.problems += check(self.config)
         self.problems += check_policy(self.config, policies)
@@ -85,8 +91,17 @@ class _Builder:
             found = sorted(dict.fromkeys(self.problems), key=lambda p: (p.line, p.column, p.place))
             raise NetworkError(found, self.document.source, self.document.text)
         network = assemble(self.file, self.schemas, bound, outputs, version)
+        self.check_fit(network, policy_fits)
         warnings += find_dead_ends(network, self.document)
         return replace(network, warnings=tuple(sorted(warnings, key=lambda p: (p.line, p.column))))
+
+    def check_fit(self, network: Network, policy_fits: PolicyFits | None) -> None:
+        """A policy that goes by what no output says is refused: it would decide by nothing."""
+        lacking = policy_fits(self.file.scheduler.policy, network) if policy_fits is not None else ()
+        if lacking:
+            path = ("scheduler", "policy")
+            found = [self.document.problem(path, message, hint) for message, hint in lacking]
+            raise NetworkError(found, self.document.source, self.document.text)
 
     def draft_all(self) -> None:
         data = self.document.data.get("boxes")

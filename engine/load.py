@@ -12,7 +12,7 @@ from catalog.network import Kinds, Network
 from catalog.schema import Schema, Type
 from engine.boxes import box_kinds
 from engine.expressions import compile_expression
-from scheduler.policies import policies
+from scheduler.policies import nearest, policies, requirements
 
 
 def load_network(
@@ -29,6 +29,7 @@ def load_network(
         env,
         policies=tuple(policies()),
         check_predicate=_check_predicate,
+        policy_fits=_policy_fits,
         version=version,
         overrides=overrides,
     )
@@ -36,3 +37,7 @@ def load_network(
 
 def _check_predicate(text: str, schema: Schema) -> None:
     compile_expression(text, schema, expect=Type.BOOLEAN)
+
+
+def _policy_fits(name: str, network: Network) -> list[tuple[str, str]]:
+    return [(lacking, f"or use {nearest(name, network)}") for lacking in requirements(name, network)]

@@ -53,8 +53,9 @@ def bursty(random: np.random.Generator, rate_per_s: float, duration_ns: int) -> 
     inside = poisson(random, rate_per_s / DUTY, int(on_ns.sum()))
     # A moment inside the bursts is moved by the silences before it.
     before = np.searchsorted(np.cumsum(on_ns), inside, side="right")
-    moved = inside + np.concatenate([[0.0], np.cumsum(off_ns)])[before]
-    return moved[moved < duration_ns].astype(np.int64)
+    silence = np.concatenate([[0.0], np.cumsum(off_ns)])[before]
+    moved: Times = inside + silence.astype(np.int64)
+    return moved[moved < duration_ns]
 
 
 def zipf(random: np.random.Generator, rate_per_s: float, duration_ns: int) -> Times:

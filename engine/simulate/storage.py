@@ -91,6 +91,8 @@ class SimulatedStorage:
         self.byte_ns = 0.0  # the integral over time
         self.expired = [0] * len(tuple_bytes)  # tuples, by arc
         self.has_room = True
+        self.cut_arcs = 0  # nothing is on disk here
+        self.wants_rank = False
         self._since_ns = 0
 
     def pass_time(self, now_ns: int) -> None:

@@ -1,0 +1,47 @@
+"""``aurorad policies``: who runs next, by which rule, and when to use which."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(policies)
+
+
+def policies(
+    name: Annotated[str | None, typer.Argument(help="One policy: everything about it.")] = None,
+) -> None:
+    """List the scheduling policies and when to use which; with a name, what it goes by.
+
+    A policy is set in the network file: scheduler: {policy: qos}.
+    aurorad simulate compares them on a network before it is deployed.
+
+    \b
+      aurorad policies
+      aurorad policies bsd
+    """
+    from scheduler.policies import policy_infos
+
+    known = policy_infos()
+    if name is None:
+        width = max(map(len, known))
+        for info in known.values():
+            needs = f" (needs {' and '.join(info.needs)})" if info.needs else ""
+            typer.echo(f"{info.name:{width}}  {info.when}{needs}")
+        return
+    if name not in known:
+        from catalog.config.words import did_you_mean
+
+        hint = did_you_mean(name, list(known))
+        typer.echo(f"aurorad: there is no policy {name}{f'; {hint}' if hint else ''}", err=True)
+        raise typer.Exit(2)
+    info = known[name]
+    typer.echo(inspect.getdoc(sys.modules[info.decide.__module__]) or "")
+    typer.echo(f"\nUse it for: {info.when}.")
+    if info.needs:
+        typer.echo(f"It needs {' and '.join(info.needs)} in the network; without, {info.instead} comes nearest.")
