@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Condition, Thread
 from time import monotonic, perf_counter_ns, sleep, time_ns
+from typing import TYPE_CHECKING
 
 from catalog.network import Network
 from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
 from catalog.stats import Statistics
 from engine.runtime import BoxRuntime
+from engine.spiller import Spiller, spillable_arcs
 from engine.taps import Taps
 from engine.worker import WorkerPool
 from router.routes import Routes, Stamp
@@ -22,8 +24,11 @@ from scheduler.events import Enqueued, OutputBlocked, OutputFreed
 from scheduler.loop import SchedulerLoop, Work
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
-from storage.manager import StorageManager
+from storage.manager import TOLD, StorageManager
 from storage.train import Train
+
+if TYPE_CHECKING:
+    from storage.spill import SpillFiles
 
 
 class Engine:
@@ -39,11 +44,13 @@ class Engine:
         stamps: Sequence[Stamp | None] | None = None,
         statistics: Statistics | None = None,
         now_ns: Callable[[], int] = time_ns,
+        spill: SpillFiles | None = None,
     ) -> None:
         self.network = network
         self.policy = policy
         self.now_ns = now_ns
-        self.storage = StorageManager(len(network.arcs), memory_bytes)
+        self.spiller: Spiller | None = None if spill is None else Spiller()
+        self.storage = self._make_storage(memory_bytes, spill)
         self.state = SchedulerState(network, settings, statistics)
         self.runtimes = [BoxRuntime(node) for node in network.boxes]
         stamps = stamps if stamps is not None else [None] * len(network.streams)
@@ -63,10 +70,28 @@ class Engine:
         self.on_room: Callable[[], None] = lambda: None
         self.storage.when_room(self._room_again)
 
+    def _make_storage(self, memory_bytes: int, spill: SpillFiles | None) -> StorageManager:
+        arcs = self.network.arcs
+        if spill is None or self.spiller is None:
+            return StorageManager(len(arcs), memory_bytes)
+        from storage.spilling import SpillingStorage  # and with it pyarrow, which who does not spill need not load
+
+        return SpillingStorage(
+            [arc.schema for arc in arcs],
+            memory_bytes,
+            spill,
+            spillable_arcs(self.network),
+            tell=self._announce,
+            nudge=lambda: self.loop.take_turn(),
+            wake=self.spiller.wake,
+        )
+
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.pool.start()
+        if self.spiller is not None:
+            self.spiller.start(self.storage)
         self._thread.start()
 
     def drain(self, timeout_s: float) -> bool:
@@ -91,6 +116,8 @@ class Engine:
         self.loop.stop()
         self._thread.join()
         self.pool.stop()
+        if self.spiller is not None:
+            self.spiller.stop()
 
     def when_failed(self, callback: Callable[[Exception], None]) -> None:
         """``callback`` hears that the scheduler or a worker is broken, on the thread that found it."""
@@ -112,6 +139,8 @@ class Engine:
         self.post(OutputBlocked(output) if blocked else OutputFreed(output))
 
     def _announce(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
+        if nbytes == TOLD:
+            return
         arrival_ns = train.arrival_ns
         if train.count:
             first_ns = int(arrival_ns[0])

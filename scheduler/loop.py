@@ -14,7 +14,7 @@ was decided on a state that is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from threading import Event as Ended
 from threading import Lock
@@ -25,7 +25,9 @@ from scheduler.events import Claimed, Clock, Dispatched, Event, Expired, Measure
 from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
 from scheduler.policies import Policy, make_index
+from scheduler.ranks import ranked_arcs
 from scheduler.state import SchedulerState
+from storage.plants import planted
 from storage.train import Train
 
 log = logging.getLogger("aurorad.scheduler")
@@ -57,6 +59,18 @@ class Storage(Protocol):
 
     @property
     def has_room(self) -> bool: ...
+
+    @property
+    def cut_arcs(self) -> int:
+        """How many arcs have a part on disk."""
+
+    @property
+    def wants_rank(self) -> bool: ...
+
+    def is_cut(self, arc: int) -> bool: ...
+
+    def rank(self, arcs: Sequence[int]) -> None:
+        """What the policy puts last is what goes to disk first."""
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]: ...
 
@@ -198,7 +212,16 @@ class SchedulerLoop:
                     if a in claims:
                         trains = claims[a].trains + trains
                     claims[a] = Claim(trains, not arc.entries)
+        if self.storage.cut_arcs:
+            self._stop_at_disk(plan, claims)
         self.execution_queue.put(Work(plan, claims))
+
+    def _stop_at_disk(self, plan: Plan, claims: dict[int, Claim]) -> None:
+        """A superbox ends at a queue of which a part is on disk: what went past it would overtake that part."""
+        for box in plan.boxes:
+            for a in self.state.network.boxes[box].in_arcs:
+                if self.storage.is_cut(a) and not planted("spill_overtakes"):
+                    claims[a] = Claim(claims[a].trains if a in claims else [], False)
 
     def _look_around(self, now_ns: int) -> None:
         """What changes by itself: the statistics, and whether there is room."""
@@ -209,6 +232,8 @@ class SchedulerLoop:
         self._look_ns = now_ns + max(self.measured_every_ns, MEASURED_SHARE * (self.clock_ns() - begun_ns))
         if state.memory_short == self.storage.has_room:
             state.apply(MemoryShort(not self.storage.has_room))
+        if self.storage.wants_rank:
+            self.storage.rank(ranked_arcs(state))
 
 
 def _log_failure(error: Exception) -> None:

@@ -17,6 +17,8 @@ from storage.queue import ArcQueue, Lease, coalesce
 from storage.train import NO_WATERMARK, Train
 
 LOW_WATER = 0.75
+TOLD = -1
+"""What ``enqueue`` of a manager that spills gives in place of bytes: the scheduler has been told already."""
 
 
 class StorageManager:
@@ -28,6 +30,21 @@ class StorageManager:
         self.peak_bytes = 0
         self._has_room = True
         self._on_room: Callable[[], None] | None = None
+        self.cut_arcs = 0  # arcs of which a part is on disk
+
+    wants_rank = False
+    """Whether ``rank`` is of use: only to a manager that spills (``storage/spilling.py``)."""
+
+    def rank(self, arcs: Sequence[int]) -> None:
+        """The arcs with something to do, the most urgent first."""
+
+    def step(self) -> bool:
+        """One block to or from disk; whether there was anything to do."""
+        return False
+
+    def is_cut(self, arc: int) -> bool:
+        """Something older than what comes now waits on this arc and cannot be taken yet."""
+        return False
 
     @property
     def has_room(self) -> bool:
@@ -38,7 +55,7 @@ class StorageManager:
         """Every arc at one moment: under the lock, so that the arcs' law holds in it."""
         with self._lock:
             return [
-                ArcReading(name, q.tuples, q.nbytes, q.enqueued, q.dequeued, _dropped(q))
+                ArcReading(name, q.tuples, q.nbytes, q.enqueued, q.dequeued, dropped_of(q))
                 for name, q in zip(names, self.queues, strict=True)
             ]
 
@@ -46,6 +63,11 @@ class StorageManager:
         """Nothing waits on any arc, punctuations included."""
         with self._lock:
             return not any(queue.entries for queue in self.queues)
+
+    @property
+    def spill_bytes(self) -> int:
+        """On disk because memory is short."""
+        return 0
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """``callback`` is called, outside the lock and from the taking thread, when room comes back."""
@@ -107,7 +129,7 @@ class StorageManager:
         return True
 
 
-def _dropped(queue: ArcQueue) -> Mapping[str, int]:
+def dropped_of(queue: ArcQueue) -> Mapping[str, int]:
     """Tuples dropped, by reason."""
     if not queue.shed and not queue.expired:
         return NOTHING

@@ -51,7 +51,7 @@ def network_of(case: dict[str, Any]) -> Network:
     return read_network(yaml.safe_dump(case["network"], sort_keys=False) + "\n", box_kinds())
 
 
-def run_case(case: dict[str, Any], setting: Setting) -> tuple[dict[str, list[dict[str, Any]]], Engine]:
+def run_case(case: dict[str, Any], setting: Setting, **options: Any) -> tuple[dict[str, list[dict[str, Any]]], Engine]:
     """Feed the case's input in trains of the setting's size; the rows by output, and the engine at rest."""
     network = network_of(case)
     rows: dict[str, list[dict[str, Any]]] = {output.name: [] for output in network.outputs}
@@ -71,6 +71,7 @@ def run_case(case: dict[str, Any], setting: Setting) -> tuple[dict[str, list[dic
         workers=setting.workers,
         policy=setting.policy,
         settings=SchedulerSettings(unit=setting.unit, train=TrainRule("tuples", setting.train)),
+        **options,
     )
     engine.start()
     try:
@@ -78,7 +79,7 @@ def run_case(case: dict[str, Any], setting: Setting) -> tuple[dict[str, list[dic
             for name, given in block.items():
                 stream = network.stream(name)
                 for train in trains(stream.schema, given, setting.train):
-                    assert engine.feed(stream.number, train, timeout_s=10)
+                    assert engine.feed(stream.number, train, timeout_s=20)
         assert engine.drain(20), "the engine did not come to rest"
         if case.get("close"):
             for stream in network.streams:
