@@ -3,10 +3,21 @@
     vwap: {aggregate: big, window: {tumbling: 1s}, by: [symbol],
            select: {vwap: "sum(price * size) / sum(size)", n: "count(*)"}}
 
+    vwap:     {aggregate: trades, window: {tumbling: 1s}, by: [symbol],
+               select: {vwap: "sum(price * size) / sum(size)", n: "count(*)"}, having: "n >= 10"}
+    moving:   {aggregate: trades, window: {sliding: 10s, advance: 1s, offset: 500ms}, by: [symbol, venue],
+               select: {high: "max(price)", spread: "stddev(price)", p99: "percentile(price, 0.99)"}}
+    visits:   {aggregate: clicks, window: {session: 30s}, by: [user],
+               select: {pages: "count(distinct page)", path: "string_agg(page, ' ')", left_at: "last(page)"}}
+    last_100: {aggregate: trades, window: {count: 100, advance: 10}, by: [symbol], timeout: 5s,
+               select: {mean: "avg(price)"}}
+    now:      {aggregate: trades, window: {tumbling: 1h}, emit: update, bounds: [window_start],
+               select: {traded: "sum(price * size)"}}
+
 Windows
-- ``{tumbling: 1s}``, ``{sliding: 10s, advance: 1s}``: by event time, on a grid that begins at 1970 plus ``offset``;
-- ``{session: 30s}``: tuples of a key with less than 30 s between neighbours;
-- ``{count: 100, advance: 10}``: the last 100 tuples of a key, every 10 of them, in order of arrival.
+- ``tumbling``, and ``sliding`` with ``advance``: by event time, on a grid that begins at 1970 plus ``offset``;
+- ``session``: the tuples of a key with less than that between neighbours;
+- ``count``: so many tuples of a key in order of arrival, every ``advance`` of them (every ``count`` if not said).
 
 A window of time closes when the watermark reaches its end. A tuple none of whose windows is open is late: it leaves
 by the port ``late`` as it came, and is counted, whether anyone reads that port or not. ``timeout`` also closes
@@ -41,6 +52,7 @@ from catalog.schema import Field, Schema, Type
 from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally
 from engine.expressions import Scope
 from engine.expressions.aggregates import AggregatedExpression, split_aggregates
+from engine.joins.on import check_time
 from engine.windows.counted import CountWindows
 from engine.windows.panes import PaneWindows
 from engine.windows.plan import BOUND_FIELDS, BOUNDS, WINDOW_TIME, Plan
@@ -111,12 +123,7 @@ class Aggregate(Box):
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         schema, p = inputs[0], self.parameters
-        if times[0] == LOST_TIME:
-            raise BindError(
-                "a window needs the event time, which a box above does not keep",
-                ("window",),
-                "keep the time field in the map (or, from an aggregate, window_time in its bounds)",
-            )
+        check_time("aggregate", times, inputs)
         self._time = None if times[0] is None else schema.index(times[0])
         by = [self._key_field(schema, name) for name in dict.fromkeys(p.by)]
         group = Schema(tuple({f.name: f for f in (*by, *BOUND_FIELDS)}.values()))

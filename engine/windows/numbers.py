@@ -24,8 +24,8 @@ class Free:
 
     __slots__ = ("_count", "_stack", "size")
 
-    def __init__(self, size: int = _START) -> None:
-        self.size = size
+    def __init__(self, size: int = 0) -> None:
+        self.size = size = size or _START
         self._stack: Numbers = np.arange(size - 2, -1, -1)  # the lowest on top
         self._count = size - 1
 
