@@ -55,7 +55,7 @@ def bench(select: dict[str, str], window: str = "10ns", **more: Any) -> Bench:
     return Bench(**({"window": {"tumbling": window}, "select": select} | more))
 
 
-# -- results ------------------------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_window_comes_out_when_the_watermark_reaches_its_end_and_not_before() -> None:
@@ -148,7 +148,7 @@ def test_approximate_distinct_counts_stay_within_their_error(kind: str) -> None:
             assert estimate == pytest.approx(count, rel=3 * 0.046, abs=1)
 
 
-# -- late, dead ------------------------------------------------------------------------------------------------------------
+# -- late, dead --------------------------------------------------------------------------------------------------------
 
 
 def test_late_tuples_leave_by_their_own_port_as_they_came() -> None:
@@ -176,7 +176,7 @@ def test_times_that_no_window_reaches_are_dead() -> None:
     assert (b.tally.dead, b.tally.absorbed) == (2, 1)
 
 
-# -- real time --------------------------------------------------------------------------------------------------------------
+# -- real time ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_quiet_window_comes_out_after_its_timeout_and_its_stragglers_are_late() -> None:
@@ -227,7 +227,7 @@ def test_a_box_without_timeout_asks_for_no_clock() -> None:
     assert not bench({"n": "count(*)"}).box.needs_clock
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------------
+# -- memory ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["string", "bigint"])
@@ -263,7 +263,7 @@ def test_numbers_are_used_again_without_mixing_keys_up() -> None:
         assert sorted(b.rows()) == sorted(want)
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------------------
+# -- what is refused ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
