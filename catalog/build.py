@@ -25,6 +25,7 @@ from catalog.config.checks import check_listeners, check_names, check_policy, ch
 from catalog.config.document import Path
 from catalog.config.order import find_cycles, topological
 from catalog.config.read import Config, Overrides, read_config
+from catalog.config.spark import check_spark_sink, check_spark_source
 from catalog.config.words import did_you_mean
 from catalog.errors import BindError, ExpressionError, NetworkError, Problem
 from catalog.network import Kinds, Network
@@ -81,6 +82,7 @@ class _Builder:
         for name, stream in self.file.streams.items():
             schema, problems = check_stream(name, stream, self.config)
             self.problems += problems
+            self.problems += check_spark_source(name, stream.source, stream.time, schema, self.config)
             self.schemas[name, 0], self.times[name, 0] = schema, stream.time
         self.draft_all()
         origins = {name: [self.resolve(*i) for i in draft.inputs] for name, draft in self.drafts.items()}
@@ -222,6 +224,7 @@ class _Builder:
             return None
         qos = model.qos.make()
         self.check_qos(("outputs", name, "qos"), qos, schema)
+        self.problems += check_spark_sink(name, model.sink, schema, self.config)
         return BoundOutput(name, model, origin, schema, qos)
 
     def check_qos(self, path: Path, qos: QoS, schema: Schema) -> None:

@@ -203,7 +203,7 @@ class SparkReading(NamedTuple):
 
 
 class BulkReading(NamedTuple):
-    """A bulk job: what Spark reads into a stream."""
+    """The newest bulk job of a stream."""
 
     stream: str
     job: str = ""
@@ -216,6 +216,7 @@ class BulkReading(NamedTuple):
     attempts: int = 0
     yielded_ns: int = 0  # that it stood back for the live outputs
     error: str = ""
+    rows_total: int = 0  # of all jobs of the stream, this one included
 
 
 class SinkReading(NamedTuple):

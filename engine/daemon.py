@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from threading import Lock, Thread
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep, time_ns
 from typing import Any, TypeVar
@@ -27,9 +27,13 @@ from qos_monitor.histogram import LatencyRecorder
 from qos_monitor.loop import Monitor
 from qos_monitor.metrics import EngineCollector, expose, registry_for
 from qos_monitor.sampler import Sample
+from router.codecs.base import Reject
 from router.event_time import EventTime, SteadyClock
 from router.http import HttpServer, Sources, make_app
 from router.server import Limits, Server
+from router.spark.host import SparkHost
+from router.spark.pipeline import Engine as SparkEngine
+from router.spark.pipeline import SparkPipeline
 from scheduler.events import Outcome
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
@@ -38,11 +42,13 @@ from storage.train import Train
 log = logging.getLogger("aurorad")
 
 DRAIN_SECONDS = 20.0
+BULK_BYTES = 2 * 1024**2
+"""Rows from Spark enter while less than this waits in the queues: what a live tuple may meet in front of it."""
 T = TypeVar("T")
 
 
 class Daemon:
-    def __init__(self, network: Network, *, version: str = "") -> None:
+    def __init__(self, network: Network, *, version: str = "", spark: SparkHost | None = None) -> None:
         config = network.config
         self.network = network
         self.version = version
@@ -84,6 +90,7 @@ class Daemon:
             now_ns=self.now_ns,
         )
         self.engine.on_room = self.server.room_again
+        self.spark = SparkPipeline(network, self._spark_engine(), host=spark)
         self.http: HttpServer | None = None
         self.failed = False
         self.on_failure: Callable[[], None] = lambda: None
@@ -97,21 +104,25 @@ class Daemon:
         self.engine.start()
         try:
             self._on_io(self._open())
+            self.spark.open()
         except BaseException:
             self.stop(0.0)
             raise
         self.monitor.start()
         self._ready = True
+        self.spark.start()
 
     def stop(self, drain_s: float = DRAIN_SECONDS) -> bool:
         """Stop reading, drain, flush, close. False when time ran out before all was out."""
         deadline = monotonic() + drain_s
         self._ready, self._draining = False, True
         self._loop.call_soon_threadsafe(self.server.stop_reading)
+        self.spark.stop_reading()
         drained = self._drain(deadline)
         if not drained and drain_s:
             log.warning("not everything was out after %.0f s: %s", drain_s, self._left())
         self.engine.stop()
+        self.spark.close()
         self.monitor.stop()
         self._on_io(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -184,6 +195,20 @@ class Daemon:
         self._watch_stream(stream, train)
         self.engine.routes.admit(stream, train)
 
+    def _spark_engine(self) -> SparkEngine:
+        storage = self.engine.storage
+
+        def letters(stream: str, peer: str, rejects: Sequence[Reject]) -> None:
+            self._loop.call_soon_threadsafe(self.server.dead_letters.add, self.now_ns(), stream, peer, rejects)
+
+        return SparkEngine(
+            admit=self._admit,
+            end=lambda stream: self._admit(stream, self.event_time.end(stream)),
+            may_enter=lambda: storage.has_room and storage.used_bytes < BULK_BYTES,
+            letters=letters,
+            now_ns=self.now_ns,
+        )
+
     def _watch_stream(self, stream: int, train: Train) -> None:
         if watches := self.engine.taps.streams.get(stream):
             offer(watches, train)
@@ -246,20 +271,25 @@ class Daemon:
                 dead_letters=self.server.dead_letters.total,
                 draining=self._draining,
             ),
+            spark=self.spark.spark_reading(),
+            bulk=self.spark.bulk_readings(),
         )
 
     def _stream_reading(self, number: int) -> StreamReading:
         port, routes = self.server.ports[number], self.engine.routes
+        bulk = self.spark.intake.counts[number]
         rejected = {str(reason): count for reason, count in list(port.rejected.items())}
+        for reason, count in list(bulk.rejected.items()):
+            rejected[str(reason)] = rejected.get(str(reason), 0) + count
         if skewed := routes.rejected_skew[number]:
             rejected["skew"] = skewed
         return StreamReading(
             name=port.stream.name,
-            received=port.received + self._fed[number],
+            received=port.received + self._fed[number] + bulk.received,
             admitted=routes.admitted[number],
             rejected=rejected,
-            received_bytes=port.received_bytes,
-            connections=port.connections,
+            received_bytes=port.received_bytes + bulk.received_bytes,
+            connections=port.connections + bulk.connections,
             paused=self.server.is_held,
         )
 

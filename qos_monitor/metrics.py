@@ -253,7 +253,7 @@ def _spark(r: Readings) -> Iterator[Metric]:
     yield _counter("spark_starts", "Spark drivers started.", [], [([], r.spark.starts)])
     yield _counter("spark_lost", "Spark drivers that died or went silent.", [], [([], r.spark.lost)])
     stream, output = ["stream"], ["output"]
-    yield _counter("bulk_rows", "Rows that a bulk job brought.", stream, (([b.stream], b.rows) for b in r.bulk))
+    yield _counter("bulk_rows", "Rows that bulk jobs brought.", stream, (([b.stream], b.rows_total) for b in r.bulk))
     yield _gauge(
         "bulk_expected_rows", "Rows that it will bring; 0: unknown.", stream,
         (([b.stream], b.rows_expected) for b in r.bulk),
@@ -271,8 +271,9 @@ def _spark(r: Readings) -> Iterator[Metric]:
         (([b.stream], b.yielded_ns / 1e9) for b in r.bulk),
     )  # fmt: skip
     yield _counter(
-        "sink_committed_tuples", "Tuples that Spark has committed.", output, (([s.output], s.committed) for s in r.sinks)
-    )
+        "sink_committed_tuples", "Tuples that Spark has committed.", output,
+        (([s.output], s.committed) for s in r.sinks),
+    )  # fmt: skip
     yield _counter("sink_commits", "Commits of a sink.", output, (([s.output], s.commits) for s in r.sinks))
     yield _counter("sink_retries", "Commits tried again.", output, (([s.output], s.retries) for s in r.sinks))
     yield _gauge(

@@ -7,6 +7,7 @@ judged (does this input exist?) is ``catalog/build.py``'s; here each section is 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -135,8 +136,12 @@ Option = str | int | float | bool | None
 
 
 class SparkSection(Section):
-    master: str = "local[*]"
+    master: str = Field(default="local[*]", min_length=1)
     config: dict[str, Option] = {}
+    listen: Annotated[Listen | None, BeforeValidator(_off)] = Address("127.0.0.1", 0)
+    token: str | None = Field(default=None, min_length=1)
+    staging: str | None = Field(default=None, min_length=1)
+    priority: Literal["low", "normal"] = "low"
 
 
 class TcpSource(Section):
@@ -145,12 +150,19 @@ class TcpSource(Section):
     timestamps: Literal["ns", "us", "ms", "s"] = "ns"
 
 
+def _check_pace(value: str) -> str:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)x", value)
+    if value not in ("as_fast", "realtime") and (match is None or float(match[1]) == 0):
+        raise RefusedError(f"a pace is as_fast, realtime or a speed such as 10x, not '{value}'")
+    return value
+
+
 class SparkSource(Section):
     spark: str = Field(min_length=1)
     path: str | list[str] | None = None
     options: dict[str, Option] = {}
     sql: str | None = None
-    pace: str = "as_fast"
+    pace: Annotated[str, AfterValidator(_check_pace)] = "as_fast"
     order_by: list[str] = []
 
     @model_validator(mode="after")
@@ -174,6 +186,14 @@ class SparkSink(Section):
     every_ns: PositiveDuration = Field(default=10 * 10**9, alias="every")
     partition_by: list[str] = []
     options: dict[str, Option] = {}
+    files: WholeNumber = Field(default=1, ge=1, le=1000)
+    buffer_bytes: PositiveSize = Field(default=1024**3, alias="buffer")
+
+    @model_validator(mode="after")
+    def _has_where_to_write(self) -> SparkSink:
+        if self.path is None and self.spark != "aurorad" and not self.options:
+            raise ValueError("a Spark sink needs a path, or options that say where to write")
+        return self
 
 
 def _by_first_word(value: Any) -> str | None:

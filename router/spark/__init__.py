@@ -1,4 +1,4 @@
-"""Spark at the edge: streams filled from what ``spark.read`` reads, outputs emptied into what ``DataFrame.write`` writes.
+"""Spark at the edge: streams filled by whatever ``spark.read`` reads, outputs emptied into what ``df.write`` writes.
 
     files, tables -> executors -> Arrow over TCP -> port.py -> admit -> the network
     the network -> segments.py (a bounded buffer on disk) -> driver -> staged files -> manifest -> the sink's path
@@ -11,7 +11,7 @@ is the only place where pyspark is imported. Whole trees run at a low priority o
 Refused: the driver as a thread of the daemon. Importing pyspark holds Python's lock for most of a second, a frozen JVM
 holds its threads for ever, and a restart means to reset private names of pyspark; a process is ended by its number.
 
-Rows come over the *port*, not over the pipe: every executor connects for itself, says which part of which job it brings,
-hears how many of its rows are here already, and sends the rest (``aurorad_wire.py``, which runs in the executors and in
-``clients/spark`` and imports nothing of ours).
+Rows come over the *port*, not over the pipe: every executor connects for itself, says which part of which job it
+brings, hears how many of its rows are here already, and sends the rest (``aurorad_wire.py``, which runs in the
+executors and in ``clients/spark`` and imports nothing of ours).
 """

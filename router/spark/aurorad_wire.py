@@ -86,7 +86,7 @@ class Connection:
         data = bytearray(size)
         view, have = memoryview(data), 0
         while have < size:
-            read = self._file.readinto(view[have:])  # type: ignore[attr-defined]
+            read = self._file.readinto(view[have:])
             if not read:
                 raise ConnectionError("aurorad closed the connection among the rows")
             have += read

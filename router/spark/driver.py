@@ -2,8 +2,8 @@
 
 A request is ``{"id": 7, "do": "plan", ...}``; its answer ``{"id": 7, "ok": {...}}`` or ``{"id": 7, "error": message,
 "kind": kind}`` with a kind of ``errors.py``. Requests run side by side, each on a thread. Two things end the driver
-without a word: its input ending (the daemon is gone), and the JVM ending (there is nothing left to drive); whoever waits
-for an answer hears the pipe close.
+without a word: its input ending (the daemon is gone), and the JVM ending (there is nothing left to drive); whoever
+waits for an answer hears the pipe close.
 
 Standard output is for answers alone, so file descriptor 1 is given to standard error before anything else can print.
 """
@@ -59,7 +59,7 @@ class Driver:
     def _answer(self, request: Request) -> None:
         try:
             answer: Answer = {"id": request["id"], "ok": self._handlers[request["do"]](request)}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, whoever asked hears of it
             found = explain(error)
             answer = {"id": request["id"], "error": str(found), "kind": found.kind}
         with self._lock:

@@ -1,8 +1,8 @@
 """The daemon's end of the driver: start it on first use, ask it with a deadline, notice when it is gone, start another.
 
 Rules
-- Every question has a deadline, or is a long one (a bulk job, which may take hours). For those the heartbeat speaks: every
-  few seconds the driver is asked to reach into its JVM and back, and one that stays silent is ended, whoever waits.
+- Every question has a deadline, or is a long one (a bulk job, which may take hours). For those the heartbeat speaks:
+  every few seconds the driver is asked to reach into its JVM and back, and one that stays silent is ended.
 - Ending is SIGKILL to the driver's process group: a frozen JVM hears nothing gentler. What it left on disk is removed.
 - A driver that is gone fails every open question with SparkLostError; the next question starts another one. Whether
   to ask again is the caller's to decide: only it knows its cursor.

@@ -49,7 +49,9 @@ def plan(session: Any, source: dict[str, Any], fields: Fields) -> Plan:
     kind, sql = source["spark"], source.get("sql")
     if sql and not re.match(r"(?is)\s*(select|with|values|from|\()", sql):
         raise SparkRefusedError("sql must be a query: select ..., with ..., from ... or values ...")
-    frame = _read(session, source, fields) if not sql or source.get("path") or source.get("options") else None
+    frame: Any = None
+    if not sql or source.get("path") or source.get("options"):
+        frame = _read(session, source, fields)
     if sql:
         if frame is not None:
             frame.createOrReplaceTempView(VIEW)

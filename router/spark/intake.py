@@ -1,0 +1,145 @@
+"""Rows off the Spark port into streams: decoded, checked, counted, admitted.
+
+The decoder is the Arrow codec of the sockets, so rows from Spark obey the same rules and the same limits. Whatever is
+refused is counted with its stream and kept as a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from catalog.network import Network, Stream
+from router.codecs.arrow import ArrowDecoder
+from router.codecs.base import Intake, Reason, Received, Reject
+from router.spark.errors import SparkRefusedError
+from router.spark.loads import Load, Loads
+from router.spark.pace import Pacer, parse_pace
+from router.spark.port import Peer, PortError
+from storage.train import Train
+
+FRAME_BYTES = 64 * 1024**2
+
+Admit = Callable[[int, Train], None]
+Letters = Callable[[str, str, Sequence[Reject]], None]
+
+
+@dataclass
+class Counts:
+    """What came to one stream over the Spark port. Guarded by the lock."""
+
+    received: int = 0  # tuples, good and bad
+    received_bytes: int = 0
+    rejected: dict[Reason, int] = field(default_factory=dict)
+    connections: int = 0
+    lock: Lock = field(default_factory=Lock)
+
+
+class StreamIntake:
+    """The bulk way into the streams of a network. ``may_enter`` says whether queues are short enough for bulk rows."""
+
+    def __init__(
+        self,
+        network: Network,
+        admit: Admit,
+        may_enter: Callable[[], bool],
+        letters: Letters,
+        now_ns: Callable[[], int],
+        batch_bytes: int = FRAME_BYTES,
+    ) -> None:
+        self._network = network
+        self._admit = admit
+        self._may_enter = may_enter
+        self._letters = letters
+        self._now_ns = now_ns
+        self._batch_bytes = batch_bytes
+        self.loads = Loads()
+        self.counts = [Counts() for _ in network.streams]
+        self._intakes = [Intake(stream.schema, batch_bytes=batch_bytes) for stream in network.streams]
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def begin(
+        self, job: str, stream: str, *, pace: str = "as_fast", fingerprint: str = "", parts: int = 0, rows: int = 0
+    ) -> Load:
+        """A job, new or gone on with. Raises SparkRefusedError."""
+        entry = find_stream(self._network, stream)
+        try:
+            speed = parse_pace(pace)
+        except ValueError as error:
+            raise SparkRefusedError(str(error)) from None
+        column = None if entry.time_field is None else entry.schema.index(entry.time_field)
+        if speed and column is None:
+            raise SparkRefusedError(f"pace {pace}: stream {stream} has no event time to go by")
+        pacer = Pacer(self._may_enter, self._now_ns, speed=speed, column=column)
+        return self.loads.begin(Load(job, entry, pacer, fingerprint=fingerprint, parts=parts, rows=rows))
+
+    def push(self, peer: Peer, hello: Mapping[str, Any]) -> None:
+        """An executor brings a part of a job."""
+        load = self.loads.get(str(hello.get("job")))
+        part = load.part(int(hello.get("partition", 0)))
+        attempt, stopped = load.take_over(part)
+        batches = self.batches(load.stream, peer)
+        counts = self.counts[load.stream.number]
+        with counts.lock:
+            counts.connections += 1
+        try:
+            peer.say(ok=True, rows=part.rows)
+            for received, rows in batches:
+                good, again = 0, part.ahead  # what of this batch has entered before
+                for train in received.trains:
+                    fresh = train.slice(min(again, train.count), train.count)
+                    for piece in load.pacer.trains(fresh, stopped):
+                        load.enter(part, attempt, piece, self._count_and_admit)
+                    good += train.count
+                    again -= train.count - fresh.count
+                load.close_batch(part, attempt, rows, good)
+                self._refuse(load.stream, peer, received)
+            rows = int(peer.hear()["rows"])
+            load.finish_part(part, attempt, rows)
+            peer.say(ok=True, rows=rows)
+        finally:
+            with counts.lock:
+                counts.connections -= 1
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def batches(self, stream: Stream, peer: Peer) -> Iterable[tuple[Received, int]]:
+        """What comes, frame by frame, with how many rows each was. A schema that does not fit ends it."""
+        decoder = ArrowDecoder(self._intakes[stream.number])
+        counts = self.counts[stream.number]
+        for frame in peer.frames(self._batch_bytes):
+            before = decoder.received
+            received = decoder.receive(bytes(frame), self._now_ns())
+            with counts.lock:
+                counts.received_bytes += len(frame)
+            if received.fatal:
+                self._refuse(stream, peer, received)
+                raise PortError(f"stream {stream.name}: {received.rejects[-1].message}")
+            yield received, decoder.received - before
+
+    def _count_and_admit(self, stream: int, train: Train) -> None:
+        counts = self.counts[stream]
+        with counts.lock:
+            counts.received += train.count
+        self._admit(stream, train)
+
+    def _refuse(self, stream: Stream, peer: Peer, received: Received) -> None:
+        """Count what was refused, once its batch is dealt with: an attempt that was cut off brings it again."""
+        if not received.rejects:
+            return
+        counts = self.counts[stream.number]
+        with counts.lock:
+            for reject in received.rejects:
+                counts.received += reject.tuples
+                counts.rejected[reject.reason] = counts.rejected.get(reject.reason, 0) + reject.tuples
+        self._letters(stream.name, peer.name, received.rejects)
+
+
+def find_stream(network: Network, name: str) -> Stream:
+    for stream in network.streams:
+        if stream.name == name:
+            return stream
+    raise SparkRefusedError(f"there is no stream {name}; there is {', '.join(s.name for s in network.streams)}")
