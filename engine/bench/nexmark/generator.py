@@ -1,0 +1,201 @@
+"""Persons, auctions and bids by the published description, as columns: a million events take about a second.
+
+Of every 50 events one is a person, three are auctions and 46 are bids. Half of all bids go to a few hot auctions, three
+in four come from hot bidders, three in four auctions are opened by hot sellers; the rest is spread over the auctions
+and persons of the recent past. Prices are log-uniform from 100 to 100 million cents. Everything follows from the seed.
+
+Event times are ``1/rate`` apart, as in the description. ``jitter_ns`` delays events at random, so that they come out of
+order by at most that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from catalog.schema import Schema
+from storage.strings import StringPool
+from storage.train import Array, Train, constant_ns
+
+PERSONS, AUCTIONS, BIDS = 1, 3, 46
+CYCLE = PERSONS + AUCTIONS + BIDS
+FIRST_PERSON = FIRST_AUCTION = 1_000
+FIRST_CATEGORY, CATEGORIES = 10, 5
+ACTIVE_PERSONS = 1_000  # who may sell or bid: the latest so many
+OPEN_AUCTIONS = 100  # what may be bid on: the latest so many
+AHEAD = 10  # a bid or a seller may be this far ahead of what has been seen
+HOT_AUCTION, HOT_BIDDER, HOT_SELLER = 2, 4, 4  # all but one in so many are hot
+HOT_STRIDE = 100
+BASE_NS = 1_436_918_400 * 10**9  # 2015-07-15, as in the description
+
+FIRST_NAMES = "Peter Paul Luke John Saul Vicky Kate Julie Sarah Deiter Walter".split()
+LAST_NAMES = "Shultz Abrams Spencer White Bartels Walton Smith Jones Noris".split()
+CITIES = "Phoenix,Los Angeles,San Francisco,Boise,Portland,Bend,Redmond,Seattle,Kent,Cheyenne".split(",")
+STATES = "AZ CA ID OR WA WY".split()
+HOT_CHANNELS = "Google Facebook Baidu Apple".split()
+CHANNELS = 10_000
+
+PERSON = Schema.of(id="bigint", name="string", city="string", state="string", ts="timestamp", extra="string")
+AUCTION = Schema.of(
+    id="bigint",
+    item="string",
+    initial_bid="bigint",
+    reserve="bigint",
+    ts="timestamp",
+    expires="timestamp",
+    seller="bigint",
+    category="bigint",
+    extra="string",
+)
+BID = Schema.of(
+    auction="bigint", bidder="bigint", price="bigint", channel="string", url="string", ts="timestamp", extra="string"
+)
+SCHEMAS = {"persons": PERSON, "auctions": AUCTION, "bids": BID}
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A run of events: for each stream one long train, in order of arrival, with what the tests need to replay it."""
+
+    persons: Train
+    auctions: Train
+    bids: Train
+
+    def train(self, stream: str) -> Train:
+        train: Train = getattr(self, stream)
+        return train
+
+    def in_time(self, streams: tuple[str, ...], size: int) -> Iterator[tuple[str, Train]]:
+        """Trains of about ``size`` tuples of these streams, in the order in which the events arrived."""
+        total = sum(self.train(s).count for s in streams)
+        steps = max(1, -(-total // size))
+        for step in range(steps):
+            for stream in streams:
+                whole = self.train(stream)
+                part = whole.slice(whole.count * step // steps, whole.count * (step + 1) // steps)
+                if part.count:
+                    yield stream, part
+
+
+def generate(events: int, *, rate: int = 10_000, seed: int = 0, jitter_ns: int = 0) -> Events:
+    """``events`` events at ``rate`` a second of event time."""
+    random = np.random.default_rng(seed)
+    number = np.arange(events)
+    ts = BASE_NS + number * (10**9 // rate)
+    arrival = ts + random.integers(0, jitter_ns, events, endpoint=True) if jitter_ns else ts
+    order = np.argsort(arrival, kind="stable")
+    place = (number % CYCLE).take(order)
+    picked = [
+        order[place < PERSONS],
+        order[(place >= PERSONS) & (place < PERSONS + AUCTIONS)],
+        order[place >= PERSONS + AUCTIONS],
+    ]
+    persons, auctions, bids = [(n, ts.take(n), arrival.take(n)) for n in picked]
+    return Events(_persons(random, *persons), _auctions(random, rate, *auctions), _bids(random, *bids))
+
+
+def last_person(number: Numbers) -> Numbers:
+    """How many persons there were before an event, less one."""
+    return number // CYCLE * PERSONS + np.minimum(number % CYCLE, PERSONS - 1)
+
+
+def last_auction(number: Numbers) -> Numbers:
+    """How many auctions there were before an event, less one."""
+    return number // CYCLE * AUCTIONS + np.clip(number % CYCLE - PERSONS, -1, AUCTIONS - 1)
+
+
+def _someone(random: np.random.Generator, last: Numbers) -> Numbers:
+    """A person of the recent past, or one who is about to come."""
+    active = np.minimum(last, ACTIVE_PERSONS)
+    return last - active + random.integers(0, active + AHEAD)
+
+
+def _persons(random: np.random.Generator, number: Numbers, ts: Numbers, arrival: Numbers) -> Train:
+    count = number.shape[0]
+    names = StringPool(f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES)
+    columns = (
+        FIRST_PERSON + last_person(number),
+        random.integers(0, len(names), count, np.int32),
+        random.integers(0, len(CITIES), count, np.int32),
+        random.integers(0, len(STATES), count, np.int32),
+        ts,
+        _extra_codes(random, count),
+    )
+    return _train(PERSON, columns, (None, names, StringPool(CITIES), StringPool(STATES), None, EXTRA), arrival)
+
+
+def _auctions(random: np.random.Generator, rate: int, number: Numbers, ts: Numbers, arrival: Numbers) -> Train:
+    count = number.shape[0]
+    persons = last_person(number)
+    hot = random.integers(0, HOT_SELLER, count) > 0
+    seller = np.where(hot, persons // HOT_STRIDE * HOT_STRIDE, _someone(random, persons))
+    initial = _price(random, count)
+    items = StringPool(f"item {n:03d}" for n in range(500))
+    # Long enough that about OPEN_AUCTIONS are open at once, and never the same twice in a row.
+    horizon_ns = OPEN_AUCTIONS * CYCLE // AUCTIONS * (10**9 // rate)
+    columns = (
+        FIRST_AUCTION + last_auction(number),
+        random.integers(0, len(items), count, np.int32),
+        initial,
+        initial + _price(random, count),
+        ts,
+        ts + 1 + random.integers(0, max(2 * horizon_ns, 1), count),
+        FIRST_PERSON + seller,
+        FIRST_CATEGORY + random.integers(0, CATEGORIES, count),
+        _extra_codes(random, count),
+    )
+    return _train(AUCTION, columns, (None, items, None, None, None, None, None, None, EXTRA), arrival)
+
+
+def _bids(random: np.random.Generator, number: Numbers, ts: Numbers, arrival: Numbers) -> Train:
+    count = number.shape[0]
+    auctions, persons = last_auction(number), last_person(number)
+    low = np.maximum(auctions - OPEN_AUCTIONS, 0)
+    some = low + random.integers(0, auctions - low + 1 + AHEAD)
+    hot = random.integers(0, HOT_AUCTION, count) > 0
+    auction = np.where(hot, auctions // HOT_STRIDE * HOT_STRIDE, some)
+    hot = random.integers(0, HOT_BIDDER, count) > 0
+    bidder = np.where(hot, persons // HOT_STRIDE * HOT_STRIDE + 1, _someone(random, persons))
+    names = (*HOT_CHANNELS, *(f"channel-{n}" for n in range(CHANNELS)))
+    hot = random.integers(0, 2, count) > 0
+    channel = np.where(hot, random.integers(0, 4, count), 4 + random.integers(0, CHANNELS, count)).astype(np.int32)
+    urls = StringPool(f"https://www.nexmark.com/{name.lower()}/item.htm?query=1" for name in names)
+    columns = (
+        FIRST_AUCTION + auction,
+        FIRST_PERSON + bidder,
+        _price(random, count),
+        channel,
+        channel,
+        ts,
+        _extra_codes(random, count),
+    )
+    return _train(BID, columns, (None, None, None, StringPool(names), urls, None, EXTRA), arrival)
+
+
+def _price(random: np.random.Generator, count: int) -> Numbers:
+    price: Numbers = np.round(10.0 ** (random.random(count) * 6.0) * 100.0).astype(np.int64)
+    return price
+
+
+def _filler() -> StringPool:
+    random = np.random.default_rng(0)
+    letters = random.integers(0, 26, (1_024, 60))
+    return StringPool("".join(chr(97 + c) for c in row) for row in letters.tolist())
+
+
+EXTRA = _filler()
+"""Padding: the description's random text, from a stock of a thousand."""
+
+
+def _extra_codes(random: np.random.Generator, count: int) -> Array:
+    return random.integers(0, len(EXTRA), count, np.int32)
+
+
+def _train(schema: Schema, columns: tuple[Array, ...], pools: tuple[Any, ...], arrival: Numbers) -> Train:
+    return Train(schema, columns, arrival if arrival.shape[0] else constant_ns(0, 0), pools=pools)
