@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
 from catalog.schema import Field, Schema, Type
-from router.codecs.arrow_columns import assemble, distinct, validity, values
+from router.codecs.arrow_columns import distinct, validity, values
 from router.codecs.arrow_frames import BATCH, DICTIONARY, SCHEMA, ArrowFramer, FrameError, Message
 from router.codecs.base import Intake, Reason, Received, Reject
+from router.codecs.draft import Draft
 from router.codecs.pools import PoolArrays
 from router.codecs.values import MisfitError, scale
 from storage.train import Array, Mask, Train, tidy_valid
@@ -139,25 +140,17 @@ class ArrowDecoder:
         out.rejects.append(Reject(reason, 0, message.offset, text, tuples=tuples))
 
     def _train(self, batch: Any, arrival_ns: int) -> Train:
-        columns: list[Array] = []
-        valid: list[Mask | None] = []
-        texts: list[list[str]] = []
-        count = batch.num_rows
+        draft = Draft(self._intake, batch.num_rows)
         for f, at in zip(self._intake.schema.fields, self._columns):
             if at < 0:
-                columns.append(np.zeros(count, f.type.dtype))
-                valid.append(np.zeros(count, np.bool_))
-                texts.extend([[]] if f.type is Type.STRING else [])
+                draft.add_missing(f)
                 continue
             array = batch.column(at)
-            valid.append(validity(array))
             if f.type is Type.STRING:
-                strings, codes = distinct(array)
-                texts.append(strings)
-                columns.append(codes)
+                draft.add_strings(*distinct(array), validity(array))
             else:
-                columns.append(_fixed(f, array, self._intake.ns_per_unit))
-        return assemble(self._intake, columns, valid, texts, count, arrival_ns)
+                draft.add(_fixed(f, array, self._intake.ns_per_unit), validity(array))
+        return draft.train(arrival_ns)
 
     def _without_nulls(self, train: Train, message: Message, out: Received) -> Train:
         """Refuse the tuples that have NULL where the field is not nullable."""

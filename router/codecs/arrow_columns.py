@@ -6,19 +6,18 @@ socket. Strings become codes: the distinct ones are interned, and a table maps A
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from catalog.schema import Field, Type
 from router.codecs.base import Intake
+from router.codecs.draft import Draft
 from router.codecs.values import MisfitError, finite, scale
-from storage.train import Array, Mask, Train, constant_ns, tidy_valid
+from storage.train import Array, Mask, Train
 
 Arrow = Any  # a pyarrow Array; its stubs do not follow its kernels
-Unquote = Callable[[list[bytes]], list[str]]
-_ZERO = np.zeros(1, np.int32)
 
 
 def validity(array: Arrow) -> Mask | None:
@@ -34,7 +33,7 @@ def values(array: Arrow) -> Array:
     return out
 
 
-def distinct(array: Arrow) -> tuple[list[Any], Array]:
+def distinct(array: Arrow) -> tuple[list[str], Array]:
     """The distinct strings of an array, and for each row its place among them (0 where it is NULL)."""
     if not hasattr(array, "dictionary"):
         array = array.dictionary_encode()
@@ -48,55 +47,22 @@ def distinct(array: Arrow) -> tuple[list[Any], Array]:
     return array.dictionary.take(used).to_pylist(), places.astype(np.int32, copy=False)
 
 
-def text_train(
-    intake: Intake, arrays: Sequence[Arrow | None], arrival_ns: int, unquote: Unquote | None = None
-) -> Train:
+def text_train(intake: Intake, arrays: Sequence[Arrow | None], arrival_ns: int) -> Train:
     """Columns that a text reader has parsed: doubles for both float types, integers in the source's unit or times for
-    timestamps. None for a column that is not there; ``unquote`` turns distinct strings as they stand in the text into
-    what they mean. Raises MisfitError under the rules of values.py."""
-    count = next(len(a) for a in arrays if a is not None)
-    columns: list[Array] = []
-    valid: list[Mask | None] = []
-    texts: list[list[str]] = []
+    timestamps. None for a column that is not there. Raises MisfitError under the rules of values.py."""
+    draft = Draft(intake, next(len(a) for a in arrays if a is not None))
     for f, array in zip(intake.schema.fields, arrays):
         if array is None:
-            columns.append(np.zeros(count, f.type.dtype))
-            valid.append(np.zeros(count, np.bool_))
-            texts.extend([[]] if f.type is Type.STRING else [])
+            draft.add_missing(f)
             continue
         flags = validity(array)
         if flags is not None and not f.nullable:
             raise MisfitError
-        valid.append(flags)
         if f.type is Type.STRING:
-            strings, codes = distinct(array)
-            texts.append(strings if unquote is None else unquote(strings))
-            columns.append(codes)
+            draft.add_strings(*distinct(array), flags)
         else:
-            columns.append(_fixed(f, array, intake.ns_per_unit))
-    return assemble(intake, columns, valid, texts, count, arrival_ns)
-
-
-def assemble(
-    intake: Intake,
-    columns: list[Array],
-    valid: list[Mask | None],
-    texts: Sequence[list[str]],
-    count: int,
-    arrival_ns: int,
-) -> Train:
-    """``columns`` of strings hold places in their ``texts``, which become codes of the stream's pool here."""
-    fields = intake.schema.fields
-    pools = None
-    if texts:
-        pool, tables = intake.strings.intern(texts)
-        table = iter(tables)
-        for i, f in enumerate(fields):
-            if f.type is Type.STRING:
-                codes = next(table)
-                columns[i] = (codes if codes.size else _ZERO).take(columns[i])
-        pools = tuple([pool if f.type is Type.STRING else None for f in fields])
-    return Train(intake.schema, tuple(columns), constant_ns(arrival_ns, count), valid=tidy_valid(valid), pools=pools)
+            draft.add(_fixed(f, array, intake.ns_per_unit), flags)
+    return draft.train(arrival_ns)
 
 
 def _fixed(f: Field, array: Arrow, ns_per_unit: int) -> Array:

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.schema import Field, Type
-from router.codecs.base import Intake, Reason, Strings
-from storage.strings import StringPool
-from storage.train import Array, Mask, Train, constant_ns, tidy_valid
+from router.codecs.base import Intake, Reason
+from router.codecs.draft import Draft
+from storage.train import Array, Train
 
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
@@ -55,47 +55,31 @@ class MisfitError(Exception):
 
 def make_train(intake: Intake, columns: Sequence[list[Any]], arrival_ns: int) -> Train:
     """Columns of Python values, in the order of the schema, as a train. Raises MisfitError."""
-    arrays: list[Array] = []
-    valid: list[Mask | None] = []
-    texts: list[list[str]] = []
-    fields = intake.schema.fields
-    for f, values in zip(fields, columns):
-        types = set(map(type, values))
-        flags = None
-        if NoneType in types:
-            if not f.nullable:
-                raise MisfitError
-            types.discard(NoneType)
-            flags = np.array([v is not None for v in values], np.bool_)
-            # Under NULL stands some value of the column, so that a column of ISO texts stays one of texts.
-            fill = next((v for v in values if v is not None), _FILL.get(f.type, 0))
-            values = [fill if v is None else v for v in values]
-        if not types <= _TYPES[f.type]:
+    draft = Draft(intake, len(columns[0]))
+    ns_per_unit = intake.ns_per_unit
+    for f, values in zip(intake.schema.fields, columns):
+        add_values(draft, f, values, ns_per_unit)
+    return draft.train(arrival_ns)
+
+
+def add_values(draft: Draft, f: Field, values: list[Any], ns_per_unit: int) -> None:
+    """One column of Python values. Raises MisfitError."""
+    types = set(map(type, values))
+    flags = None
+    if NoneType in types:
+        if not f.nullable:
             raise MisfitError
-        valid.append(flags)
-        if f.type is Type.STRING:
-            texts.append(values)
-            arrays.append(_NO_CODES)
-        else:
-            arrays.append(_column(f.type, values, types, intake.ns_per_unit))
-    count = len(columns[0])
-    pools = intern_into(intake.strings, fields, arrays, texts) if texts else None
-    return Train(intake.schema, tuple(arrays), constant_ns(arrival_ns, count), valid=tidy_valid(valid), pools=pools)
-
-
-_NO_CODES = np.empty(0, np.int32)
-
-
-def intern_into(
-    strings: Strings, fields: Sequence[Field], arrays: list[Array], texts: Sequence[Sequence[str]]
-) -> tuple[StringPool | None, ...]:
-    """Put the codes of the string columns into ``arrays``; the pools of all columns."""
-    pool, codes = strings.intern(texts)
-    coded = iter(codes)
-    for i, f in enumerate(fields):
-        if f.type is Type.STRING:
-            arrays[i] = next(coded)
-    return tuple([pool if f.type is Type.STRING else None for f in fields])
+        types.discard(NoneType)
+        flags = np.array([v is not None for v in values], np.bool_)
+        # Under NULL stands some value of the column, so that a column of ISO texts stays one of texts.
+        fill = next((v for v in values if v is not None), _FILL.get(f.type, 0))
+        values = [fill if v is None else v for v in values]
+    if not types <= _TYPES[f.type]:
+        raise MisfitError
+    if f.type is Type.STRING:
+        draft.add_strings(values, None, flags)
+    else:
+        draft.add(_column(f.type, values, types, ns_per_unit), flags)
 
 
 def _column(kind: Type, values: list[Any], types: set[type], ns_per_unit: int) -> Array:
