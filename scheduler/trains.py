@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from scheduler.facts import Facts
     from scheduler.state import ArcState, SchedulerState
 
-AUTO_TUPLES = 65_536
-"""The longest train while nothing tunes it: past it a box call gains nothing more from its length (the kernels leave
-the cache) and the tuples behind it wait longer."""
+AUTO_TUPLES = 262_144
+"""The most that one plan takes from a queue while nothing tunes it. Trains stay as long as they came; this bounds how
+many of them share the 60 us that a plan costs beside its boxes, and how long the tuples behind them wait."""
 
 LEAST_TUPLES = 16
 SLACK_SHARE = 0.25
