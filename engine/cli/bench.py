@@ -94,6 +94,32 @@ def startup(as_json: Json = False, quick: Quick = False) -> None:
     _take("startup", quick, as_json, run)
 
 
+@bench.command()
+def window(
+    spark: Annotated[bool, typer.Option("--spark", help="Beside Spark Structured Streaming too.")] = False,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """A keyed window in trains, against polars and DuckDB over the whole batch; and what windows leave behind."""
+    from engine.bench.window import run
+
+    _take("window", quick, as_json, lambda options: run(options, spark=spark))
+
+
+@bench.command()
+def nexmark(
+    query: Annotated[list[str] | None, typer.Option(help="q0, q1 ...; all of them if not said.")] = None,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """The published NEXMark queries in trains, against DuckDB over the whole batch."""
+    from engine.bench.nexmark_bench import NAMES, run
+
+    if unknown := set(query or ()) - set(NAMES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: a query is one of {', '.join(NAMES)}")
+    _take("nexmark", quick, as_json, lambda options: run(options, query or ()))
+
+
 @bench.command(name="all")
 def every(as_json: Json = False, quick: Quick = False) -> None:
     """All of them, one after another."""

@@ -49,23 +49,30 @@ class Level:
         self.sealed = -(2**63)  # nodes below this number are in the level above already
         self._keys = keys
         self._near, self._near_pane = _NOTHING, NO_PANE  # slots by key in the pane last seen
+        self._near_rows = 0  # that this pane has had since
         self._to_seal: list[int] = []  # heaps of node numbers
         self._to_expire: list[int] = []
 
     def locate(self, panes: Numbers, keys: Numbers) -> Numbers:
         """The slot of each row's group."""
-        if panes.shape[0] == 1 and self._keys.size <= _NEAR_KEYS:
+        if panes.shape[0] == 1 and self._near_pays(int(panes[0]), keys.shape[0]):
             return self._locate_near(panes, keys)
         slots, fresh = self.groups.locate(panes, keys)
         if fresh.shape[0]:
             self.enroll(fresh)
         return slots
 
+    def _near_pays(self, pane: int, rows: int) -> bool:
+        """In a pane that gets train after train a table by key is faster than the index. It is made when the keys are
+        few, or when the pane has had so many rows that its size is paid for."""
+        if pane != self._near_pane:
+            self._near, self._near_pane, self._near_rows = _NOTHING, pane, 0
+        self._near_rows += rows
+        return self._keys.size <= max(_NEAR_KEYS, 4 * self._near_rows)
+
     def _locate_near(self, panes: Numbers, keys: Numbers) -> Numbers:
-        """In the pane that the last train was in too, a table by key is faster than the index."""
-        if self._near_pane != panes[0] or self._near.shape[0] < self._keys.size:
+        if self._near.shape[0] < self._keys.size:
             self._near = np.full(self._keys.size, -1)
-            self._near_pane = int(panes[0])
         slots = self._near.take(keys)
         if slots.min() < 0:
             wanted = keys[slots < 0]

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from catalog.schema import Schema
 from engine.boxes.aggregate import Aggregate
 from engine.boxes.base import Tally
+from engine.windows import counted as counted_module
+from engine.windows import keys, level, numbers, panes, runs, windows
+from storage.strings import StringPool
 from storage.train import NO_WATERMARK, Train
 
 SCHEMA = Schema.of(ts="timestamp", k="string?", d="double?", v="double?", n="int", b="bigint?")
@@ -107,6 +113,13 @@ def counted(arrivals: Sequence[Arrival], size: int, advance: int) -> Contents:
     return [(min(r[0] for r in p), max(r[0] for r in p), p) for p in parts]
 
 
+@cache
+def database() -> Any:
+    connection = duckdb.connect()
+    connection.execute("set threads = 1")
+    return connection
+
+
 def expected(contents: Contents, functions: dict[str, str] = SQL) -> list[tuple[Any, ...]]:
     """The result tuples: k, d, window_start, window_end, then the functions, computed by DuckDB."""
     if not contents:
@@ -118,25 +131,46 @@ def expected(contents: Contents, functions: dict[str, str] = SQL) -> list[tuple[
                 columns[name].append(value)
     types = [pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.float64(), pa.int32(), pa.int64()]
     data = pa.table([pa.array(c, t) for c, t in zip(columns.values(), types, strict=True)], list(columns))
-    with duckdb.connect() as connection:
-        connection.register("data", data)
-        calls = ", ".join(f"{text} AS {name}" for name, text in functions.items())
-        rows = connection.sql(f"SELECT {calls} FROM data GROUP BY data.window ORDER BY data.window").fetchall()
+    connection = database()
+    connection.register("data", data)
+    calls = ", ".join(f"{text} AS {name}" for name, text in functions.items())
+    rows = connection.sql(f"SELECT {calls} FROM data GROUP BY data.window ORDER BY data.window").fetchall()
     heads = [(part[0][1], part[0][2], start, end) for start, end, part in contents]
     return [(*head, *row) for head, row in zip(heads, rows, strict=True)]
 
 
-def trains_of(arrival: Arrival, size: int | None = None) -> list[Train]:
+def trains_of(arrival: Arrival, size: int | None, pool: StringPool | None) -> list[Train]:
+    """Trains of at most ``size`` rows with this pool of strings; without one, a new one for each arrival."""
     names = SCHEMA.names
     whole = Train.from_pylists(SCHEMA, {n: [r[i] for r in arrival.rows] for i, n in enumerate(names)}, 0)
+    if pool is not None:
+        codes = pool.encode([r[1] or "" for r in arrival.rows])
+        whole = whole.with_column(SCHEMA["k"], codes, whole.null_mask(1), pool)
     size = size or max(1, whole.count)
     return [whole.slice(i, min(i + size, whole.count)) for i in range(0, whole.count, size)]
+
+
+@contextmanager
+def tiny() -> Iterator[None]:
+    """Thresholds so low that a few rows grow tables, renumber slots and keys, merge runs and cut trains."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers, "_START", 2)
+        patch.setattr(numbers, "_IDLE", 0)
+        patch.setattr(runs, "_SMALL", 0)
+        patch.setattr(keys, "_NEAR", 8)
+        patch.setattr(keys, "_DENSE", 0)
+        patch.setattr(level, "_NEAR_KEYS", 0)
+        patch.setattr(windows, "_LARGE", 0)
+        for module in (windows, panes, counted_module):
+            patch.setattr(module, "MAX_TRAIN", 3)
+        yield
 
 
 class Driver:
     """The box alone, as a worker drives it: run, then advance. Counts what must be conserved."""
 
-    def __init__(self, **parameters: Any) -> None:
+    def __init__(self, pool: StringPool | None = None, **parameters: Any) -> None:
+        self.pool = pool
         self.box = Aggregate(Aggregate.parameters_model.model_validate(parameters))
         self.schema, _ = self.box.bind((SCHEMA,), ("ts",))
         self.state: Any = self.box.new_state()
@@ -144,21 +178,26 @@ class Driver:
         self.trains: list[Train] = []
         self.late: list[tuple[Any, ...]] = []
         self.taken = 0
+        self.announced_ns = NO_WATERMARK  # what is downstream has been told that nothing older comes
+        self.in_time = "window_end" in self.schema and self.box.parameters.window.count is None
 
     def emit(self, port: int, train: Train) -> None:
         train.verify()
         assert train.count
+        if not port and self.in_time:
+            assert int(train.columns[self.schema.index("window_end")].min()) > self.announced_ns
         if port:
             self.late += train.to_rows()
         else:
             self.trains.append(train)
 
     def feed(self, arrival: Arrival, size: int | None = None) -> None:
-        for train in trains_of(arrival, size):
+        for train in trains_of(arrival, size, self.pool):
             self.box.run(self.state, 0, train, self.emit, self.tally)
             self.taken += train.count
         if arrival.watermark_ns > NO_WATERMARK:
             self.box.advance(self.state, arrival.watermark_ns, self.emit, self.tally)
+            self.announced_ns = max(self.announced_ns, arrival.watermark_ns)
         assert self.taken == self.tally.absorbed + self.tally.late + self.tally.dead
         assert self.box.state_nbytes(self.state) >= 0
 

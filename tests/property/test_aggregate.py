@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.strings import StringPool
 from storage.train import NO_WATERMARK
 from tests.property.aggregate_oracle import (
     SELECT,
@@ -19,16 +21,18 @@ from tests.property.aggregate_oracle import (
     expected,
     on_a_grid,
     sessions,
+    tiny,
 )
 
 END_NS = 10_000
 BOUNDS = ["window_start", "window_end"]
 
 numbers = st.sampled_from([None, float("nan"), 0.0, -0.0, 1.5, -2.25, 1e6, 0.1])
+# Few keys and many equal times: what goes wrong, goes wrong where rows meet.
 rows = st.tuples(
-    st.integers(-20, 60),
-    st.sampled_from([None, "", "a", "b", "é"]),
-    st.sampled_from([None, float("nan"), 0.0, -0.0, 2.5]),
+    st.integers(-20, 60) | st.sampled_from([0, 5, 9, 10, 11, 20]),
+    st.sampled_from(["a", "a", "a", "a", None, "", "b", "é"]),
+    st.sampled_from([0.0, 0.0, 0.0, -0.0, None, float("nan"), 2.5]),
     numbers,
     st.integers(-(2**31), 2**31 - 1) | st.integers(-5, 5),
     st.none() | st.integers(-5, 5),
@@ -54,13 +58,20 @@ def arrivals(draw: st.DrawFn, *, honest: bool) -> list[Arrival]:
 
 
 def run(parts: list[Arrival], window: dict[str, Any], size: int | None, restart: int, **more: Any) -> Driver:
+    """Every other example with thresholds so low that everything that happens rarely happens always."""
+    with tiny() if restart % 2 else nullcontext():
+        return drive(parts, window, size, restart, **more)
+
+
+def drive(parts: list[Arrival], window: dict[str, Any], size: int | None, restart: int, **more: Any) -> Driver:
     parameters = {"window": window, "by": ["k", "d"], "select": SELECT, "bounds": BOUNDS} | more
-    driver = Driver(**parameters)
+    driver = Driver(StringPool() if restart % 3 else None, **parameters)
     for number, part in enumerate(parts):
         if number == restart:
             driver.restart()
         driver.feed(part, size)
     driver.feed(Arrival([], END_NS))
+    driver.feed(Arrival([], END_NS + 1))
     assert all(groups.live == 0 for groups in driver.state.tables()) or "count" in window
     return driver
 
@@ -69,10 +80,8 @@ train_size = st.sampled_from([None, 1, 3])
 restarts = st.integers(0, 8)
 
 
-@pytest.mark.parametrize(
-    ("size", "advance", "offset"), [(10, 10, 0), (1, 1, 0), (7, 7, 3), (10, 5, 0), (12, 8, 1), (40, 3, 0), (64, 1, 0)]
-)
-@settings(max_examples=25)
+@pytest.mark.parametrize(("size", "advance", "offset"), [(10, 10, 0), (1, 1, 0), (7, 7, 3), (12, 8, 1), (40, 3, 0)])
+@settings(max_examples=15)
 @given(parts=arrivals(honest=False), cut=train_size, restart=restarts)
 def test_windows_on_a_grid(
     size: int, advance: int, offset: int, parts: list[Arrival], cut: int | None, restart: int
@@ -86,7 +95,7 @@ def test_windows_on_a_grid(
 
 
 @pytest.mark.parametrize(("size", "advance"), [(40, 3), (64, 1), (100, 10)])
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(parts=arrivals(honest=False), cut=train_size, restart=restarts)
 def test_long_windows_from_a_tree(size: int, advance: int, parts: list[Arrival], cut: int | None, restart: int) -> None:
     """Without functions that need all values, windows of many panes are put together from a tree."""
@@ -100,7 +109,7 @@ def test_long_windows_from_a_tree(size: int, advance: int, parts: list[Arrival],
 
 
 @pytest.mark.parametrize("gap", [1, 4, 15])
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(parts=arrivals(honest=False), cut=train_size, restart=restarts)
 def test_sessions(gap: int, parts: list[Arrival], cut: int | None, restart: int) -> None:
     driver = run(parts, {"session": f"{gap}ns"}, cut, restart)
@@ -109,8 +118,8 @@ def test_sessions(gap: int, parts: list[Arrival], cut: int | None, restart: int)
     assert comparable(driver.late) == comparable(late)
 
 
-@pytest.mark.parametrize(("size", "advance"), [(1, 1), (4, 4), (5, 2), (6, 4), (20, 1)])
-@settings(max_examples=25)
+@pytest.mark.parametrize(("size", "advance"), [(1, 1), (4, 4), (6, 4), (20, 1)])
+@settings(max_examples=15)
 @given(parts=arrivals(honest=True), cut=train_size, restart=restarts, logged=st.booleans())
 def test_windows_by_count(
     size: int, advance: int, parts: list[Arrival], cut: int | None, restart: int, logged: bool
@@ -122,7 +131,7 @@ def test_windows_by_count(
     assert comparable(driver.rows()) == comparable(expected(contents, oracle) if oracle else expected(contents))
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(parts=arrivals(honest=True), cut=train_size, restart=restarts, sliding=st.booleans())
 def test_first_last_and_lists_go_by_event_time(
     parts: list[Arrival], cut: int | None, restart: int, sliding: bool

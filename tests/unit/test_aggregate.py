@@ -148,6 +148,15 @@ def test_approximate_distinct_counts_stay_within_their_error(kind: str) -> None:
             assert estimate == pytest.approx(count, rel=3 * 0.046, abs=1)
 
 
+def test_of_equal_times_the_first_and_the_last_to_arrive_count_in_any_number_of_trains() -> None:
+    b = bench({"one": "first(n)", "other": "last(n)", "all": "string_agg(n, ' ')"})
+    numbers = list(range(1_000))
+    for part in (numbers[:500], numbers[500:501], numbers[501:]):
+        b.feed(ts=[5] * len(part), n=part)
+    b.advance(10)
+    assert b.rows() == [(0, 999, " ".join(map(str, numbers)))]
+
+
 # -- late, dead --------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +177,15 @@ def test_a_tuple_late_for_some_of_its_windows_counts_in_the_others() -> None:
     b.feed(ts=[15])
     b.advance(100)
     assert b.rows() == [(10, 1)]
+
+
+def test_a_session_is_closed_for_a_tuple_when_the_watermark_is_a_gap_ahead_of_it() -> None:
+    b = Bench(window={"session": "10ns"}, select={"n": "count(*)"}, bounds=["window_start", "window_end"])
+    b.advance(100)
+    b.feed(ts=[90, 91])
+    assert b.tally.late == 1
+    b.advance(101)
+    assert b.rows() == [(91, 101, 1)]
 
 
 def test_times_that_no_window_reaches_are_dead() -> None:

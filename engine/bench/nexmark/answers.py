@@ -5,6 +5,7 @@ Tables persons, auctions and bids; times are nanoseconds since 1970 in a BIGINT,
 
 from __future__ import annotations
 
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from engine.bench.nexmark.generator import Events
@@ -22,15 +23,16 @@ _DISTINCT = ", ".join(
     for column in ("bidder", "auction")
 )
 
-SQL: dict[str, str] = {
+_PARTS = {"open_bids": _OPEN_BIDS, "day": _DAY, "bids": _BIDS, "distinct": _DISTINCT}
+_TEXTS: dict[str, str] = {
     "q0": "SELECT auction, bidder, price, ts, extra FROM bids",
     "q1": "SELECT auction, bidder, 0.908::double * price, ts, extra FROM bids",
     "q2": "SELECT auction, price FROM bids WHERE auction % 123 = 0",
     "q3": """
         SELECT p.name, p.city, p.state, a.id FROM auctions a JOIN persons p ON a.seller = p.id
         WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')""",
-    "q4": f"""
-        SELECT category, avg(final) FROM (SELECT a.id, a.category, max(b.price) AS final FROM {_OPEN_BIDS} GROUP BY ALL)
+    "q4": """
+        SELECT category, avg(final) FROM (SELECT a.id, a.category, max(b.price) AS final FROM $open_bids GROUP BY ALL)
         GROUP BY category""",
     "q5": """
         WITH counted AS (
@@ -41,9 +43,9 @@ SQL: dict[str, str] = {
         SELECT c.auction, c.num, c.ended
         FROM counted c JOIN (SELECT ended, max(num) AS num FROM counted GROUP BY ended) m
         ON c.ended = m.ended AND c.num >= m.num""",
-    "q6": f"""
+    "q6": """
         WITH winning AS (
-          SELECT a.id, a.seller, a.expires, max(b.price) AS final FROM {_OPEN_BIDS} GROUP BY ALL)
+          SELECT a.id, a.seller, a.expires, max(b.price) AS final FROM $open_bids GROUP BY ALL)
         SELECT seller, mean FROM (
           SELECT seller, row_number() OVER w AS place,
             avg(final) OVER (PARTITION BY seller ORDER BY expires ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS mean
@@ -74,12 +76,12 @@ SQL: dict[str, str] = {
             WHEN hour(moment) <= 6 OR hour(moment) >= 20 THEN 'nightTime' ELSE 'otherTime' END,
           ts, extra, len(extra) - len(replace(extra, 'c', ''))
         FROM (SELECT *, make_timestamp(ts // 1000) AS moment FROM bids) WHERE euros > 1000000 AND euros < 50000000""",
-    "q15": f"SELECT {_DAY}, count(*), {_BIDS}, {_DISTINCT} FROM bids GROUP BY day",
-    "q16": f"""
-        SELECT channel, {_DAY}, max(strftime(make_timestamp(ts // 1000), '%H:%M')), count(*), {_BIDS}, {_DISTINCT}
+    "q15": "SELECT $day, count(*), $bids, $distinct FROM bids GROUP BY day",
+    "q16": """
+        SELECT channel, $day, max(strftime(make_timestamp(ts // 1000), '%H:%M')), count(*), $bids, $distinct
         FROM bids GROUP BY channel, day""",
-    "q17": f"""
-        SELECT auction, {_DAY}, count(*), {_BIDS}, min(price), max(price), avg(price), sum(price)
+    "q17": """
+        SELECT auction, $day, count(*), $bids, min(price), max(price), avg(price), sum(price)
         FROM bids GROUP BY auction, day""",
     "q18": """
         SELECT auction, bidder, price, channel, url, ts, extra FROM bids
@@ -89,6 +91,7 @@ SQL: dict[str, str] = {
           a.item, a.initial_bid, a.reserve, a.ts, a.expires, a.seller, a.category
         FROM bids b JOIN auctions a ON b.auction = a.id WHERE a.category = 10""",
 }
+SQL = {name: Template(text).substitute(_PARTS) for name, text in _TEXTS.items()}
 
 
 def connect(events: Events) -> Any:
@@ -98,7 +101,7 @@ def connect(events: Events) -> Any:
     connection = duckdb.connect()
     for stream in ("persons", "auctions", "bids"):
         connection.register("incoming", as_arrow(events.train(stream)))
-        connection.execute(f"CREATE TABLE {stream} AS SELECT * FROM incoming")  # noqa: S608  (names of ours)
+        connection.table("incoming").create(stream)
         connection.unregister("incoming")
     return connection
 
@@ -107,9 +110,12 @@ def as_arrow(train: Train) -> pa.Table:
     """A table with strings as dictionaries, and the arrival beside."""
     import pyarrow as pa
 
-    columns = {}
+    columns: dict[str, Any] = {}
     for at, f in enumerate(train.schema):
-        values, pool = pa.array(train.columns[at]), train.pools[at]
-        columns[f.name] = values if pool is None else pa.DictionaryArray.from_arrays(values, pa.array(pool.values))
+        values, pool = train.columns[at], train.pools[at]
+        if pool is None:
+            columns[f.name] = pa.array(values)
+        else:
+            columns[f.name] = pa.DictionaryArray.from_arrays(values, pa.array(pool.values))
     columns["arrival"] = pa.array(train.arrival_ns)
     return pa.table(columns)

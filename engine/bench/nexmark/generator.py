@@ -32,11 +32,12 @@ HOT_AUCTION, HOT_BIDDER, HOT_SELLER = 2, 4, 4  # all but one in so many are hot
 HOT_STRIDE = 100
 BASE_NS = 1_436_918_400 * 10**9  # 2015-07-15, as in the description
 
-FIRST_NAMES = "Peter Paul Luke John Saul Vicky Kate Julie Sarah Deiter Walter".split()
-LAST_NAMES = "Shultz Abrams Spencer White Bartels Walton Smith Jones Noris".split()
-CITIES = "Phoenix,Los Angeles,San Francisco,Boise,Portland,Bend,Redmond,Seattle,Kent,Cheyenne".split(",")
-STATES = "AZ CA ID OR WA WY".split()
-HOT_CHANNELS = "Google Facebook Baidu Apple".split()
+FIRST_NAMES = ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"]
+LAST_NAMES = ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"]
+CITIES = ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent"]
+CITIES += ["Cheyenne"]
+STATES = ["AZ", "CA", "ID", "OR", "WA", "WY"]
+HOT_CHANNELS = ["Google", "Facebook", "Baidu", "Apple"]
 CHANNELS = 10_000
 
 PERSON = Schema.of(id="bigint", name="string", city="string", state="string", ts="timestamp", extra="string")
@@ -197,5 +198,5 @@ def _extra_codes(random: np.random.Generator, count: int) -> Array:
     return random.integers(0, len(EXTRA), count, np.int32)
 
 
-def _train(schema: Schema, columns: tuple[Array, ...], pools: tuple[Any, ...], arrival: Numbers) -> Train:
+def _train(schema: Schema, columns: tuple[Any, ...], pools: tuple[Any, ...], arrival: Numbers) -> Train:
     return Train(schema, columns, arrival if arrival.shape[0] else constant_ns(0, 0), pools=pools)

@@ -15,7 +15,7 @@ from engine.bench.nexmark.generator import SCHEMAS
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``boxes`` as in a network file; the box ``out`` gives the answer. ``exact``: floats may differ in rounding only."""
+    """``boxes`` as in a network file; the box ``out`` gives the answer. ``by_arrival``: time is that of arrival."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Running a query: an engine around its network, fed in the order of arrival, until the end of time has passed through."""
+"""Running a query: an engine around its network, fed in the order of arrival, until the end of time is through."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def run_query(
     engine.start()
     try:
         begun = time.perf_counter()
-        for stream, train in parts:
-            engine.feed(stream, train)
+        for number, train in parts:
+            engine.feed(number, train)
             if watch:
                 _rest(engine)
                 largest = max(largest, sum(box.state_bytes for box in engine.box_readings()))
