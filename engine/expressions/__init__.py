@@ -1,7 +1,7 @@
 """SQL scalar expressions: text in, typed numpy kernels out.
 
-    big = compile_expression("price * size > 100000", schema)
-    mask = big.mask(Scope(train))
+big = compile_expression("price * size > 100000", schema)
+mask = big.mask(Scope(train))
 """
 
 from __future__ import annotations

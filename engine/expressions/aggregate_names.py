@@ -35,7 +35,9 @@ def _same(argument: Type) -> Type | None:
 
 _D = _number_to(Type.DOUBLE)
 AGGREGATES: tuple[Aggregate, ...] = (
-    Aggregate("count", "count(* | [distinct] x)", "tuples, or values that are not NULL", lambda t: Type.BIGINT, 0, False),
+    Aggregate(
+        "count", "count(* | [distinct] x)", "tuples, or values that are not NULL", lambda t: Type.BIGINT, 0, False
+    ),
     Aggregate("sum", "sum([distinct] x)", "sum; bigint of integers, double otherwise", _sum),
     Aggregate("avg", "avg([distinct] x)", "mean, a double", _D, aliases=("mean",)),
     Aggregate("min", "min(x)", "least value; NaN is greatest", _same),
@@ -64,7 +66,9 @@ AGGREGATES: tuple[Aggregate, ...] = (
         1,
         False,
     ),
-    Aggregate("bool_and", "bool_and(x)", "true when all are", lambda t: t if t is Type.BOOLEAN else None, aliases=("every",)),
+    Aggregate(
+        "bool_and", "bool_and(x)", "true when all are", lambda t: t if t is Type.BOOLEAN else None, aliases=("every",)
+    ),
     Aggregate(
         "bool_or", "bool_or(x)", "true when one is", lambda t: t if t is Type.BOOLEAN else None, aliases=("some", "any")
     ),

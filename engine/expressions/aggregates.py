@@ -165,7 +165,9 @@ class _AggregateCompiler(Compiler):
             values.append(node.value)
         return self.checked(tree, aggregate, values, ignore_nulls)
 
-    def checked(self, tree: exp.Expression, aggregate: Aggregate, values: list[Any], ignore_nulls: bool) -> tuple[Any, ...]:
+    def checked(
+        self, tree: exp.Expression, aggregate: Aggregate, values: list[Any], ignore_nulls: bool
+    ) -> tuple[Any, ...]:
         name = aggregate.name
         if name in ("first", "last"):
             if values and not isinstance(values[0], bool):
@@ -177,9 +179,8 @@ class _AggregateCompiler(Compiler):
             return (float(values[0]), *values[1:])
         if name == "collect_list":
             if len(values) != 1 or not isinstance(values[0], str):
-                self.fail(
-                    tree, "there are no arrays", "write string_agg(x, ',') or concat_ws(',', collect_list(x)) for a string"
-                )
+                hint = "write string_agg(x, ',') or concat_ws(',', collect_list(x)) for a string"
+                self.fail(tree, "there are no arrays", hint)
             return tuple(values)
         return tuple(values)
 
@@ -234,5 +235,3 @@ def _collected(tree: exp.Expression) -> tuple[exp.Expression, exp.Expression] | 
     if isinstance(inner, exp.Anonymous) and inner.name.lower() == "collect_list":
         return separator, inner
     return None
-
-

@@ -10,7 +10,7 @@ import numpy as np
 from catalog.schema import Type
 from engine.expressions.coerce import Refusal, operands, wider
 from engine.expressions.node import Node, constant, folded
-from engine.expressions.signatures import Function
+from engine.expressions.signatures import function
 from engine.expressions.vector import Scope, Vector, both_valid
 
 _UFUNCS: dict[str, Any] = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
@@ -70,6 +70,6 @@ def _shift(op: str) -> Callable[[Sequence[Node]], Node]:
 
 
 FUNCTIONS = (
-    Function("shiftleft", "shiftleft(integer, int)", "bits moved left; also <<", _shift("<<"), 2, 2),
-    Function("shiftright", "shiftright(integer, int)", "bits moved right, sign kept; also >>", _shift(">>"), 2, 2),
+    function("shiftleft(integer, distance)", "bits moved left; also <<", _shift("<<")),
+    function("shiftright(integer, distance)", "bits moved right, sign kept; also >>", _shift(">>")),
 )

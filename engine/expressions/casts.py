@@ -106,7 +106,8 @@ def _narrowing(node: Node) -> Run:
 def _float_to_integer(node: Node, type: Type) -> Run:
     low, high = INTEGER_RANGE[type]
     # truncated values inside (low - 1, high + 1) fit; for bigint low - 1 is not a double, and low itself fits
-    floor, ceiling = (float(low) - 1, float(high) + 1) if type is Type.INT else (np.nextafter(float(low), -np.inf), 2.0**63)
+    floor = float(low) - 1 if type is Type.INT else np.nextafter(float(low), -np.inf)
+    ceiling = float(high) + 1
     dtype = type.dtype
 
     def run(scope: Scope) -> Vector:
@@ -126,14 +127,15 @@ def _float_to_integer(node: Node, type: Type) -> Run:
 
 def _to_timestamp(node: Node, key: str) -> Node:
     if node.type is Type.BOOLEAN:
-        return _map(node, key, Type.TIMESTAMP, lambda values: values.astype(np.int64) * 1_000)  # a microsecond, as Spark
+        # true is a microsecond, as in Spark
+        return _map(node, key, Type.TIMESTAMP, lambda values: values.astype(np.int64) * 1_000)
     if node.type in _FLOATS:
-        return Node(key, Type.TIMESTAMP, seconds_to_timestamp(node), (node,), fallible=True, noisy=True)
+        return Node(key, Type.TIMESTAMP, _seconds_to_timestamp(node), (node,), fallible=True, noisy=True)
     seconds = cast_number(node, Type.BIGINT) if node.type is Type.INT else node
     return arithmetic_integer("*", seconds, constant(_SECOND_NS, Type.BIGINT), Type.TIMESTAMP)
 
 
-def seconds_to_timestamp(node: Node) -> Run:
+def _seconds_to_timestamp(node: Node) -> Run:
     """Seconds as a double, cut to microseconds as Spark does."""
     limit = 2.0**63 / 1_000
 

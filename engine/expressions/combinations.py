@@ -9,6 +9,7 @@ Two ways:
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from catalog.schema import Type
 from engine.expressions.node import Node, Run
-from engine.expressions.pools import MAX_TABLE_BYTES, encode
+from engine.expressions.pools import MAX_TABLE_BYTES, encode, remembered
 from engine.expressions.vector import Array, Mask, Scope, Vector
 from storage.strings import StringPool
 
@@ -60,7 +61,7 @@ class Cells:
         self._lock = threading.Lock()
         self.sources = tuple(sources)  # held, so that their identities stay theirs
         self.sizes = tuple(_size(source) for source in sources)
-        self.index = np.full(int(np.prod(self.sizes)), -1, np.int32)  # combined code -> place in results
+        self.index = np.full(math.prod(self.sizes), -1, np.int32)  # combined code -> place in results
         self.pool = StringPool() if type is Type.STRING else None
         self.results: tuple[Array, Mask | None] = (np.empty(0, type.dtype), None)
         self.given_up = False
@@ -108,28 +109,20 @@ class Cells:
 
 
 def _size(source: StringPool) -> int:
-    """Room for twice the entries, and one for NULL."""
-    return max(8, 2 * len(source) + 1)
+    """The next power of two that has room for the entries and for NULL: a pool outgrows its tables a few times only."""
+    return 1 << max(3, len(source).bit_length())
 
 
 def _cells(key: str, function: Function, vectors: Sequence[Vector], type: Type, nulls: bool) -> Cells | None:
     """The table of this function over these pools; None where there is none."""
     sources = [vector.pool for vector in vectors if vector.pool is not None]
-    home = max(sources, key=len)
-    tables: dict[tuple[object, ...], Cells] = home.attach("combinations", dict)
-    name = (key, nulls, *map(id, sources))
-    cells = tables.get(name)
-    if cells is not None and all(len(p) < size for p, size in zip(sources, cells.sizes, strict=True)):
-        return None if cells.given_up else cells
-    product = 1
-    for source in sources:
-        product *= _size(source)
-    if product > MAX_CELLS or not all(map(len, sources)):
+    sizes = tuple(map(_size, sources))
+    if math.prod(sizes) > MAX_CELLS or not all(map(len, sources)):
         return None
-    if len(tables) >= MAX_TABLES:
-        tables.pop(next(iter(tables)), None)
-    cells = tables[name] = Cells(function, sources, type, nulls)
-    return cells
+    home = max(sources, key=len)
+    name = (key, nulls, sizes, *map(id, sources))
+    cells = remembered(home, "combinations", name, MAX_TABLES, lambda: Cells(function, sources, type, nulls))
+    return None if cells.given_up else cells
 
 
 # -- without --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ passed over in silence.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -26,13 +25,13 @@ from engine.expressions.functions import FUNCTIONS
 from engine.expressions.intervals import interval_arithmetic, interval_literal, negated_interval
 from engine.expressions.logic import conjunction, is_null, is_truth, negation
 from engine.expressions.membership import between, member
-from engine.expressions.node import INTEGER_RANGE, INTERVAL, MONTHS, Node, constant
+from engine.expressions.names import CLOCK, CLOCK_HINT, column_run, describe, did_you_mean, number
+from engine.expressions.node import INTERVAL, MONTHS, Node, constant
 from engine.expressions.parse import offset_of
 from engine.expressions.patterns import like, rlike
 from engine.expressions.signatures import Function
 from engine.expressions.text import concat
 from engine.expressions.times import extract
-from engine.expressions.vector import Scope, Vector
 
 _TYPES = {
     "BOOLEAN": Type.BOOLEAN,
@@ -47,10 +46,6 @@ _TYPES = {
 }
 
 
-_CLOCK = frozenset({"now", "current_timestamp", "current_date", "localtimestamp", "rand", "random", "uuid"})
-_CLOCK_HINT = "neither the clock nor chance is read in expressions: a replay would give another answer"
-
-
 class Compiler:
     """Compiles one text against one schema."""
 
@@ -63,12 +58,12 @@ class Compiler:
         """The node of a syntax tree."""
         taken = _TAKEN.get(type(tree))
         if taken is None:
-            self.fail(tree, f"{_describe(tree)} cannot be used in an expression")
+            self.fail(tree, f"{describe(tree)} cannot be used in an expression")
         handler, understood = taken
         for name, value in tree.args.items():
             if value and name not in understood and name not in _HARMLESS:
                 extra = "" if isinstance(value, exp.Query) else f" with {name}"
-                self.fail(tree, f"{_describe(tree)}{extra} cannot be used in an expression")
+                self.fail(tree, f"{describe(tree)}{extra} cannot be used in an expression")
         try:
             node = handler(self, tree)
             return negation(node) if tree.args.get("negate") else node
@@ -95,8 +90,8 @@ class Compiler:
         found = self.resolve(name)
         if found is None:
             hint = did_you_mean(name, self.schema.names)
-            if name.lower() in _CLOCK:
-                hint = _CLOCK_HINT
+            if name.lower() in CLOCK:
+                hint = CLOCK_HINT
             self.fail(tree, f"no field {name}", hint)
         self.fields.add(found)
         return self.field_node(self.schema[found])
@@ -153,7 +148,7 @@ class Compiler:
             return is_null(self.build(tree.this))
         if isinstance(what, exp.Boolean):
             return is_truth(self.build(tree.this), bool(what.this))
-        self.fail(tree, "IS takes NULL, NOT NULL, TRUE or FALSE")
+        return self.fail(tree, "IS takes NULL, NOT NULL, TRUE or FALSE")
 
     def in_(self, tree: exp.In) -> Node:
         if not tree.expressions:
@@ -201,7 +196,7 @@ class Compiler:
         if function is None:
             if name in AGGREGATE_NAMES:
                 self.fail(tree, f"{name} is an aggregate; it belongs into the select of an aggregate box")
-            hint = _CLOCK_HINT if name in _CLOCK else did_you_mean(name, self.function_names())
+            hint = CLOCK_HINT if name in CLOCK else did_you_mean(name, self.function_names())
             self.fail(tree, f"no function {name}", hint)
         return self.apply(function, tree, tree.expressions)
 
@@ -221,42 +216,6 @@ class Compiler:
     def trim(self, tree: exp.Trim) -> Node:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(tree.args.get("position") or "").upper(), "trim")
         return self.named(name, tree, "expression", "this")
-
-
-def number(text: str) -> Node:
-    """A numeric literal: int, bigint when it needs it, double with a point or an exponent."""
-    digits = text.lstrip("-")
-    if not digits.isdecimal() or not digits.isascii():
-        try:
-            return constant(float(text), Type.DOUBLE)
-        except ValueError:
-            raise Refusal(f"{text} is not a number") from None
-    value = int(text)
-    for kind in (Type.INT, Type.BIGINT):
-        low, high = INTEGER_RANGE[kind]
-        if low <= value <= high:
-            return constant(value, kind)
-    raise Refusal(f"{text} does not fit a bigint", f"write {text}.0 for a double")
-
-
-def column_run(name: str) -> Callable[[Scope], Vector]:
-    def run(scope: Scope) -> Vector:
-        found = scope.columns.get(name)
-        return found if found is not None else scope.column(name)
-
-    return run
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else ""
-
-
-def _describe(tree: exp.Expression) -> str:
-    if isinstance(tree, exp.Subquery | exp.Select | exp.Exists) or tree.find(exp.Select):
-        return "a subquery"
-    names = {exp.Lambda: "a lambda", exp.Star: "*", exp.Dot: "an access with a dot", exp.Bracket: "an access with [ ]"}
-    return names.get(type(tree), type(tree).__name__.lower())
 
 
 def _arithmetic(op: str) -> Handler:

@@ -18,7 +18,7 @@ from engine.expressions.compare import compare
 from engine.expressions.logic import boolean, is_null, limited, negation
 from engine.expressions.node import Node, Run, constant, folded
 from engine.expressions.pools import merged
-from engine.expressions.signatures import MANY, Function
+from engine.expressions.signatures import function
 from engine.expressions.vector import Array, Mask, Scope, Vector
 
 _YES = np.ones(1, np.bool_)
@@ -191,17 +191,15 @@ def _zero_null(args: Sequence[Node]) -> Node:
 
 
 FUNCTIONS = (
-    Function("if", "if(condition, x, y)", "x where the condition is true, else y", lambda a: choose(*a), 3, 3),
-    Function("coalesce", "coalesce(x, ...)", "the first that is not NULL", coalesce, 1, MANY),
-    Function("nvl", "nvl(x, y)", "x, or y where x is NULL", coalesce, 2, 2, ("ifnull",)),
-    Function("nvl2", "nvl2(x, y, z)", "y where x is not NULL, else z", _nvl2, 3, 3),
-    Function("nullif", "nullif(x, y)", "NULL where x = y, else x", nullif, 2, 2),
-    Function(
-        "nullifzero", "nullifzero(x)", "NULL where x = 0, else x", lambda a: nullif([a[0], constant(0, Type.INT)]), 1, 1
-    ),
-    Function("zeroifnull", "zeroifnull(x)", "0 where x is NULL, else x", _zero_null, 1, 1),
-    Function("isnull", "isnull(x)", "whether x is NULL", lambda a: is_null(a[0]), 1, 1),
-    Function("isnotnull", "isnotnull(x)", "whether x is not NULL", lambda a: negation(is_null(a[0])), 1, 1),
-    Function("greatest", "greatest(x, y, ...)", "greatest value; NULLs are skipped", lambda a: extreme("greatest", a), 2, MANY),
-    Function("least", "least(x, y, ...)", "least value; NULLs are skipped", lambda a: extreme("least", a), 2, MANY),
+    function("if(condition, x, y)", "x where the condition is true, else y", lambda a: choose(*a)),
+    function("coalesce(x, ...)", "the first that is not NULL", coalesce),
+    function("nvl(x, y)", "x, or y where x is NULL", coalesce, "ifnull"),
+    function("nvl2(x, y, z)", "y where x is not NULL, else z", _nvl2),
+    function("nullif(x, y)", "NULL where x = y, else x", nullif),
+    function("nullifzero(x)", "NULL where x = 0, else x", lambda a: nullif([a[0], constant(0, Type.INT)])),
+    function("zeroifnull(x)", "0 where x is NULL, else x", _zero_null),
+    function("isnull(x) -> boolean", "whether x is NULL", lambda a: is_null(a[0])),
+    function("isnotnull(x) -> boolean", "whether x is not NULL", lambda a: negation(is_null(a[0]))),
+    function("greatest(x, y, ...)", "greatest value; NULLs are skipped", lambda a: extreme("greatest", a)),
+    function("least(x, y, ...)", "least value; NULLs are skipped", lambda a: extreme("least", a)),
 )

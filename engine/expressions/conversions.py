@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from catalog.schema import Type
 from engine.expressions.casts import cast
 from engine.expressions.node import Node
-from engine.expressions.signatures import Function
+from engine.expressions.signatures import function
 
 
 def _to(type: Type) -> Callable[[Sequence[Node]], Node]:
     return lambda args: cast(args[0], type)
 
 
-FUNCTIONS = tuple(
-    Function(str(type), f"{type}(x) -> {type}", f"cast(x as {type})", _to(type), 1, 1) for type in Type
-)
+FUNCTIONS = tuple(function(f"{type}(x) -> {type}", f"cast(x as {type})", _to(type)) for type in Type)

@@ -1,12 +1,11 @@
-"""Timestamps by a pattern: date_format writes, to_timestamp(text, pattern) reads. Patterns are constants, as Spark's.
+"""Timestamps by a pattern: date_format writes, to_timestamp(text, pattern) reads. Patterns are constants.
 
-The letters of Spark that are taken: y u M L d D Q E a H h K k m s S, and X x Z z V when writing (always UTC), quotes for
-literal text. Each distinct timestamp is written once; those are first cut to the finest unit that the pattern shows.
+The letters of Spark that are taken: y u M L d D Q E a H h K k m s S, and X x Z z V when writing (always UTC), quotes
+for literal text. Each distinct timestamp is written once, after it was cut to the finest unit that the pattern shows.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -22,8 +21,11 @@ from engine.expressions.text import as_text, text_function
 from engine.expressions.times import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, timestamp
 from engine.expressions.vector import Scope, Vector
 
-_MONTHS = ("January February March April May June July August September October November December").split()
-_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 MAX_PATTERN_CHARS = 200
@@ -103,9 +105,10 @@ def _tokens(what: str, pattern: str) -> list[Token]:
             tokens.append(pattern[at + 1 : end] or "'")
             at = end + 1
         elif char.isascii() and char.isalpha():
-            count = len(list(itertools.takewhile(lambda c: c == char, pattern[at:])))
+            count = len(pattern[at:]) - len(pattern[at:].lstrip(char))
             if char not in _WRITE or count > _WRITE[char][1]:
-                raise Refusal(f"the format {pattern!r} has {char * count!r}, which is not taken", f"it takes {' '.join(_WRITE)}")
+                hint = f"it takes {' '.join(_WRITE)}"
+                raise Refusal(f"the format {pattern!r} has {char * count!r}, which is not taken", hint)
             tokens.append((char, count))
             at += count
         else:

@@ -1,7 +1,7 @@
 """Intervals: literals, and arithmetic between them and timestamps.
 
-A day-time interval is nanoseconds (type INTERVAL), a year-month one calendar months (type MONTHS); both live only inside
-an expression. The difference of two timestamps is an INTERVAL.
+A day-time interval is nanoseconds (type INTERVAL), a year-month one calendar months (type MONTHS); both live only
+inside an expression. The difference of two timestamps is an INTERVAL.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _CLOCK = ("day", "hour", "minute", "second")
 
 
 def interval_literal(tree: exp.Interval) -> Node:
-    """``interval 5 seconds``, ``interval '1 day 2 hours'``, ``interval '01:30' hour to minute``, ``interval '1-2' year to
-    month``."""
+    """``interval 5 seconds``, ``interval '1 day 2 hours'``, ``interval '01:30' hour to minute`` and
+    ``interval '1-2' year to month``."""
     this, unit = tree.this, tree.args.get("unit")
     if not isinstance(this, exp.Literal):
         raise Refusal("the length of an interval must be a literal", "write n * interval 1 second")
@@ -154,5 +154,3 @@ def _add_months(op: str, node: Node, months: Node) -> Node:
 def negated_interval(node: Node) -> Node:
     assert node.type is not None
     return _int64("-", constant(0, node.type), node, node.type)
-
-

@@ -1,4 +1,4 @@
-"""Mathematical functions. Logarithms of what is not positive are NULL and a root of a negative number is NaN, as in Spark.
+"""Mathematical functions. As in Spark, logarithms of what is not positive are NULL, roots of negative numbers NaN.
 
 ``round`` is the one that takes thought: Spark rounds half away from zero the number *as it is written*, so
 ``round(2.675, 2)`` is 2.68 although the double lies below. No decimal arithmetic is needed for that: x, written with at
@@ -21,7 +21,7 @@ from engine.expressions.coerce import Refusal
 from engine.expressions.compare import compare
 from engine.expressions.conditional import choose
 from engine.expressions.node import Node, constant, folded
-from engine.expressions.signatures import Function
+from engine.expressions.signatures import Function, function
 from engine.expressions.vector import Array, Mask, Scope, Vector, both_valid
 
 Numpy = Callable[..., Any]
@@ -232,60 +232,60 @@ def _nanvl(args: Sequence[Node]) -> Node:
 
 def _pmod(args: Sequence[Node]) -> Node:
     rest = arithmetic("%", args[0], args[1])
-    return choose(compare("<", rest, constant(0, Type.INT)), arithmetic("%", arithmetic("+", rest, args[1]), args[1]), rest)
+    return choose(
+        compare("<", rest, constant(0, Type.INT)), arithmetic("%", arithmetic("+", rest, args[1]), args[1]), rest
+    )
 
 
 def _operator(op: str) -> Callable[[Sequence[Node]], Node]:
     return lambda args: arithmetic(op, args[0], args[1])
 
 
-def _function(name: str, summary: str, ufunc: Numpy, *aliases: str) -> Function:
-    return Function(name, f"{name}(double) -> double", summary, _one(name, ufunc), 1, 1, aliases)
+def _plain(name: str, summary: str, ufunc: Numpy, *aliases: str) -> Function:
+    return function(f"{name}(double) -> double", summary, _one(name, ufunc), *aliases)
 
 
 FUNCTIONS = (
-    Function("abs", "abs(number) -> number", "size without sign", absolute, 1, 1),
-    Function("negative", "negative(number) -> number", "the number with its sign turned", lambda a: negate(a[0]), 1, 1),
-    Function("positive", "positive(number) -> number", "the number itself", lambda a: number("positive", a[0]), 1, 1),
-    _function("sign", "-1.0, 0.0 or 1.0", np.sign, "signum"),
-    Function("floor", "floor(number) -> bigint", "the next integer below", _to_bigint("floor", np.floor), 1, 1),
-    Function("ceil", "ceil(number) -> bigint", "the next integer above", _to_bigint("ceil", np.ceil), 1, 1, ("ceiling",)),
-    Function("round", "round(number[, digits]) -> number", "half away from zero", rounded, 1, 2),
-    Function("bround", "bround(number[, digits]) -> number", "half to even", lambda a: rounded(a, even=True), 1, 2),
-    _function("rint", "the nearest integer as a double, half to even", np.rint),
-    _function("sqrt", "square root; NaN below 0", np.sqrt),
-    _function("cbrt", "cube root", np.cbrt),
-    _function("exp", "e to the power x", np.exp),
-    _function("expm1", "exp(x) - 1, exact near 0", np.expm1),
-    Function("ln", "ln(double) -> double", "natural logarithm; NULL at 0 and below", _one("ln", np.log, _positive), 1, 1),
-    Function("log", "log([base,] double) -> double", "natural logarithm, or to a base", _logarithm, 1, 2),
-    Function("log2", "log2(double) -> double", "logarithm to base 2", _one("log2", np.log2, _positive), 1, 1),
-    Function("log10", "log10(double) -> double", "logarithm to base 10", _one("log10", np.log10, _positive), 1, 1),
-    Function(
-        "log1p", "log1p(double) -> double", "ln(1 + x), exact near 0", _one("log1p", np.log1p, lambda v: ~(v <= -1)), 1, 1
-    ),
-    Function("pow", "pow(x, y) -> double", "x to the power y", _two("pow", np.power), 2, 2, ("power",)),
-    Function("hypot", "hypot(x, y) -> double", "sqrt(x*x + y*y) without overflow", _two("hypot", np.hypot), 2, 2),
-    _function("sin", "sine", np.sin),
-    _function("cos", "cosine", np.cos),
-    _function("tan", "tangent", np.tan),
-    _function("asin", "inverse sine", np.arcsin),
-    _function("acos", "inverse cosine", np.arccos),
-    _function("atan", "inverse tangent", np.arctan),
-    Function("atan2", "atan2(y, x) -> double", "angle of the point (x, y)", _two("atan2", _angle), 2, 2),
-    _function("sinh", "hyperbolic sine", np.sinh),
-    _function("cosh", "hyperbolic cosine", np.cosh),
-    _function("tanh", "hyperbolic tangent", np.tanh),
-    _function("degrees", "radians to degrees", np.degrees),
-    _function("radians", "degrees to radians", np.radians),
-    Function("pi", "pi() -> double", "3.14159...", lambda a: constant(math.pi, Type.DOUBLE), 0, 0),
-    Function("e", "e() -> double", "2.71828...", lambda a: constant(math.e, Type.DOUBLE), 0, 0),
-    Function("mod", "mod(x, y) -> number", "remainder with the sign of x; NULL for y = 0", _operator("%"), 2, 2),
-    Function("pmod", "pmod(x, y) -> number", "remainder that is not negative for y > 0", _pmod, 2, 2),
-    Function("isnan", "isnan(double) -> boolean", "whether it is NaN; false for NULL", _isnan, 1, 1),
-    Function("nanvl", "nanvl(x, y) -> double", "x, or y where x is NaN", _nanvl, 2, 2),
-    Function("try_add", "try_add(x, y)", "x + y", _operator("+"), 2, 2),
-    Function("try_subtract", "try_subtract(x, y)", "x - y", _operator("-"), 2, 2),
-    Function("try_multiply", "try_multiply(x, y)", "x * y", _operator("*"), 2, 2),
-    Function("try_divide", "try_divide(x, y) -> double", "x / y", _operator("/"), 2, 2),
+    function("abs(number) -> number", "size without sign", absolute),
+    function("negative(number) -> number", "the number with its sign turned", lambda a: negate(a[0])),
+    function("positive(number) -> number", "the number itself", lambda a: number("positive", a[0])),
+    _plain("sign", "-1.0, 0.0 or 1.0", np.sign, "signum"),
+    function("floor(number) -> bigint", "the next integer below", _to_bigint("floor", np.floor)),
+    function("ceil(number) -> bigint", "the next integer above", _to_bigint("ceil", np.ceil), "ceiling"),
+    function("round(number[, digits]) -> number", "half away from zero", rounded),
+    function("bround(number[, digits]) -> number", "half to even", lambda a: rounded(a, even=True)),
+    _plain("rint", "the nearest integer as a double, half to even", np.rint),
+    _plain("sqrt", "square root; NaN below 0", np.sqrt),
+    _plain("cbrt", "cube root", np.cbrt),
+    _plain("exp", "e to the power x", np.exp),
+    _plain("expm1", "exp(x) - 1, exact near 0", np.expm1),
+    function("ln(double) -> double", "natural logarithm; NULL at 0 and below", _one("ln", np.log, _positive)),
+    function("log([base,] double) -> double", "natural logarithm, or to a base", _logarithm),
+    function("log2(double) -> double", "logarithm to base 2", _one("log2", np.log2, _positive)),
+    function("log10(double) -> double", "logarithm to base 10", _one("log10", np.log10, _positive)),
+    function("log1p(double) -> double", "ln(1 + x), exact near 0", _one("log1p", np.log1p, lambda v: ~(v <= -1))),
+    function("pow(x, y) -> double", "x to the power y", _two("pow", np.power), "power"),
+    function("hypot(x, y) -> double", "sqrt(x*x + y*y) without overflow", _two("hypot", np.hypot)),
+    _plain("sin", "sine", np.sin),
+    _plain("cos", "cosine", np.cos),
+    _plain("tan", "tangent", np.tan),
+    _plain("asin", "inverse sine", np.arcsin),
+    _plain("acos", "inverse cosine", np.arccos),
+    _plain("atan", "inverse tangent", np.arctan),
+    function("atan2(y, x) -> double", "angle of the point (x, y)", _two("atan2", _angle)),
+    _plain("sinh", "hyperbolic sine", np.sinh),
+    _plain("cosh", "hyperbolic cosine", np.cosh),
+    _plain("tanh", "hyperbolic tangent", np.tanh),
+    _plain("degrees", "radians to degrees", np.degrees),
+    _plain("radians", "degrees to radians", np.radians),
+    function("pi() -> double", "3.14159...", lambda a: constant(math.pi, Type.DOUBLE)),
+    function("e() -> double", "2.71828...", lambda a: constant(math.e, Type.DOUBLE)),
+    function("mod(x, y) -> number", "remainder with the sign of x; NULL for y = 0", _operator("%")),
+    function("pmod(x, y) -> number", "remainder that is not negative for y > 0", _pmod),
+    function("isnan(double) -> boolean", "whether it is NaN; false for NULL", _isnan),
+    function("nanvl(x, y) -> double", "x, or y where x is NaN", _nanvl),
+    function("try_add(x, y)", "x + y", _operator("+")),
+    function("try_subtract(x, y)", "x - y", _operator("-")),
+    function("try_multiply(x, y)", "x * y", _operator("*")),
+    function("try_divide(x, y) -> double", "x / y", _operator("/")),
 )

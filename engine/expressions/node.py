@@ -25,9 +25,8 @@ RunMask = Callable[[Scope], "Mask | None"]
 Range = tuple[int, int]
 
 
-
 class _Interval:
-    """A type that exists only inside expressions, so it is no member of Type; every check for a real type fails on it."""
+    """A type that exists only inside expressions, no member of Type: checks for a real type fail on it."""
 
     is_numeric = False
     is_integer = False

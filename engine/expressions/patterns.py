@@ -2,8 +2,9 @@
 
 Regular expressions go through RE2 only, which is linear in the text whatever the pattern: a hostile string cannot stall
 a worker. RE2 has no backreferences and no lookaround; Spark (Java) has, and such patterns are refused here. Where both
-take a pattern they agree, except that Java's ``$`` also matches before a final line break and its ``.`` stops at ``\\r``
-and two Unicode line separators as well.
+take a pattern they agree, with these exceptions: Java's ``$`` also matches before a final line break, its ``.`` stops
+at ``\\r`` and two Unicode line separators as well, and an empty match falls into the middle of a character beyond
+U+FFFF.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from catalog.schema import Type
 from engine.expressions.coerce import Refusal
 from engine.expressions.compare import compare
 from engine.expressions.node import Node, constant
-from engine.expressions.signatures import Function
-from engine.expressions.text import MAX_RESULT_CHARS, as_text, text_function
+from engine.expressions.signatures import function
+from engine.expressions.strings import MAX_RESULT_CHARS
+from engine.expressions.text import as_text, text_function
 
 MAX_PATTERN_CHARS = 1_000
 MAX_PATTERN_BYTES = 2**20  # of the compiled automaton
@@ -177,7 +179,8 @@ def _replacement(text: str, groups: int) -> list[str | int]:
             while end < len(text) and text[end].isdigit() and (end == at + 1 or int(text[at + 1 : end + 1]) <= groups):
                 end += 1
             if end == at + 1 or int(text[at + 1 : end]) > groups:
-                raise Refusal(f"the replacement {text!r} names a group that the pattern does not have", "write \\\\$ for a $")
+                hint = "write \\\\$ for a $"
+                raise Refusal(f"the replacement {text!r} names a group that the pattern does not have", hint)
             parts.append(int(text[at + 1 : end]))
             at = end
         else:
@@ -195,18 +198,14 @@ def _regexp_count(args: Sequence[Node]) -> Node:
 
 
 FUNCTIONS = (
-    Function(
-        "regexp_like",
+    function(
         "regexp_like(string, pattern) -> boolean",
         "whether the pattern is found; also rlike",
         lambda a: rlike(a[0], a[1]),
-        2,
-        2,
-        ("rlike", "regexp"),
+        "rlike",
+        "regexp",
     ),
-    Function("regexp_extract", "regexp_extract(string, pattern[, group])", "a group of the first match", _regexp_extract, 2, 3),
-    Function(
-        "regexp_replace", "regexp_replace(string, pattern, new)", "every match by new, $1 for groups", _regexp_replace, 3, 3
-    ),
-    Function("regexp_count", "regexp_count(string, pattern) -> int", "number of matches", _regexp_count, 2, 2),
+    function("regexp_extract(string, pattern[, group])", "a group of the first match", _regexp_extract),
+    function("regexp_replace(string, pattern, new)", "every match by new, $1 for groups", _regexp_replace),
+    function("regexp_count(string, pattern) -> int", "number of matches", _regexp_count),
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,64 +25,69 @@ from engine.expressions.node import Node, Run
 from engine.expressions.vector import Array, Mask, Scope, Vector
 from storage.strings import StringPool
 
-MAX_TABLES = 256
+MAX_TABLES = 64
 MAX_MERGES = 16
-MAX_TABLE_BYTES = 32 * 2**20
+MAX_TABLE_BYTES = 16 * 2**20
+_MAKING = threading.Lock()
 
 TextFunction = Callable[[str], Any]
 """One string to a Python value of the result type; None for NULL."""
 
 
+T = TypeVar("T")
+
+
+def remembered(home: StringPool, kind: str, key: object, limit: int, make: Callable[[], T]) -> T:
+    """What is kept under a key with a pool, made on first use; beyond ``limit`` of a kind the oldest goes."""
+    kept: dict[object, T] = home.attach(kind, dict)
+    found = kept.get(key)
+    if found is None:
+        with _MAKING:
+            found = kept.get(key)
+            if found is None:
+                while len(kept) >= limit:
+                    del kept[next(iter(kept))]
+                found = kept[key] = make()
+    return found
+
+
 class Table:
     """A function's results over the entries of one pool, extended as the pool grows."""
 
-    __slots__ = ("_function", "_lock", "_type", "given_up", "parts", "pool")
+    __slots__ = ("_function", "_lock", "_type", "parts")
 
     def __init__(self, function: TextFunction, type: Type) -> None:
         self._function = function
         self._type = type
         self._lock = threading.Lock()
-        self.pool = StringPool() if type is Type.STRING else None
-        self.parts: tuple[Array, Mask | None] = (np.empty(0, type.dtype), None)  # replaced whole, so readers need no lock
-        self.given_up = False
+        # values, validity and pool by code; replaced whole, so that readers need no lock; None when given up
+        pool = StringPool() if type is Type.STRING else None
+        self.parts: tuple[Array, Mask | None, StringPool | None] | None = (np.empty(0, type.dtype), None, pool)
 
-    def over(self, source: StringPool) -> tuple[Array, Mask | None]:
-        """Values and validity by code of ``source``."""
+    def over(self, source: StringPool) -> tuple[Array, Mask | None, StringPool | None] | None:
         parts = self.parts
-        if parts[0].shape[0] < len(source):
+        if parts is not None and parts[0].shape[0] < len(source):
             with self._lock:
-                parts = self._extend(source)
+                self._extend(source)
+            parts = self.parts
         return parts
 
-    def _extend(self, source: StringPool) -> tuple[Array, Mask | None]:
-        values, valid = self.parts
+    def _extend(self, source: StringPool) -> None:
+        if self.parts is None:
+            return
+        values, valid, pool = self.parts
         have, size = values.shape[0], len(source)
-        if have < size:
-            fresh = [self._function(text) for text in source.values[have:size]]
-            more, more_valid = encode(fresh, self._type, self.pool)
-            if valid is not None or more_valid is not None:
-                valid = np.concatenate([_filled(valid, have), _filled(more_valid, size - have)])
-            self.parts = (np.concatenate([values, more]), valid)
-            self.given_up = self.pool is not None and self.pool.nbytes > MAX_TABLE_BYTES
-        return self.parts
-
-
-class _Tables(dict[str, Table]):
-    """The tables of one pool by the key of their function."""
-
-
-def table_of(source: StringPool, key: str, function: TextFunction, type: Type) -> Table:
-    tables: dict[str, Table] = source.attach("expressions", _Tables)
-    table = tables.get(key)
-    if table is None:
-        if len(tables) >= MAX_TABLES:
-            tables.pop(next(iter(tables)), None)
-        table = tables.setdefault(key, Table(function, type))
-    return table
+        if have >= size:
+            return
+        more, more_valid = encode([self._function(text) for text in source.values[have:size]], self._type, pool)
+        if valid is not None or more_valid is not None:
+            valid = np.concatenate([_filled(valid, have), _filled(more_valid, size - have)])
+        too_large = pool is not None and pool.nbytes > MAX_TABLE_BYTES
+        self.parts = None if too_large else (np.concatenate([values, more]), valid, pool)
 
 
 def text_table_run(node: Node, key: str, function: TextFunction, type: Type) -> Run:
-    """The kernel of a function of one string."""
+    """The kernel of a function of one string; ``key`` names the function with whatever is bound into it."""
     key = f"{type} {key}"
 
     def run(scope: Scope) -> Vector:
@@ -91,15 +96,16 @@ def text_table_run(node: Node, key: str, function: TextFunction, type: Type) -> 
         assert source is not None
         if not len(source):
             return _blank(x, type)
-        table = table_of(source, key, function, type)
-        if table.given_up:
+        table = remembered(source, "tables", key, MAX_TABLES, lambda: Table(function, type))
+        parts = table.over(source)
+        if parts is None:
             return _of_this_train(x, function, type)
-        values, valid = table.over(source)
+        values, valid, pool = parts
         out_valid = x.valid
         if valid is not None:
             taken = valid.take(x.values)
             out_valid = taken if out_valid is None else taken & out_valid
-        return Vector(values.take(x.values), out_valid, table.pool)
+        return Vector(values.take(x.values), out_valid, pool)
 
     return run
 
@@ -107,10 +113,11 @@ def text_table_run(node: Node, key: str, function: TextFunction, type: Type) -> 
 def encode(results: Sequence[Any], type: Type, pool: StringPool | None) -> tuple[Array, Mask | None]:
     """Python results as an array and its validity."""
     missing = [r is None for r in results]
+    valid = None
     if any(missing):
         blank = "" if type is Type.STRING else 0
         results = [blank if r is None else r for r in results]
-    valid = ~np.array(missing) if any(missing) else None
+        valid = ~np.array(missing)
     return (pool.encode(results) if pool is not None else np.array(results, type.dtype)), valid
 
 
@@ -151,7 +158,7 @@ class Merge:
             fresh = source.values[table.shape[0] :]
             extended.append(np.concatenate([table, self.pool.encode(fresh)]) if fresh else table)
         self.tables = tuple(extended)
-        # a pool of nothing belongs to a column of NULLs, whose codes are 0; that must be inside a table, but is not kept
+        # a pool of nothing belongs to a column of NULLs, whose codes are 0; that is inside a table, but is not kept
         return tuple(t if t.shape[0] else np.zeros(1, np.int32) for t in extended)
 
 
@@ -165,13 +172,8 @@ def merged(vectors: Sequence[Vector]) -> tuple[list[Array], StringPool | None]:
         assert vector.pool is not None
         pools[id(vector.pool)] = vector.pool
     home = max(pools.values(), key=len)  # kept with the largest: that is a stream's pool, and not a literal's
-    merges: dict[tuple[int, ...], Merge] = home.attach("merges", dict)
     key = tuple(pools)
-    merge = merges.get(key)
-    if merge is None:
-        if len(merges) >= MAX_MERGES:
-            merges.pop(next(iter(merges)), None)
-        merge = merges.setdefault(key, Merge(list(pools.values())))
+    merge = remembered(home, "merges", key, MAX_MERGES, lambda: Merge(list(pools.values())))
     by_pool = dict(zip(key, merge.current(), strict=True))
     return [by_pool[id(v.pool)].take(v.values) for v in vectors], merge.pool
 
@@ -184,5 +186,3 @@ def _blank(x: Vector, type: Type) -> Vector:
     """A column of nothing but NULLs may have a pool of nothing."""
     valid = x.valid if x.valid is not None else np.zeros(x.values.shape[0], np.bool_)
     return Vector(np.zeros(x.values.shape[0], type.dtype), valid, StringPool() if type is Type.STRING else None)
-
-

@@ -3,8 +3,8 @@
 Called once for each distinct value. A reader gives None for text that is not a value of its type.
 - Integers: a sign, digits, and a fraction that is cut off (``'1.9'`` is 1), blanks around it.
 - Doubles: what Java reads, with ``inf``, ``infinity`` and ``nan`` in any case. Written as Java does: ``1.0E10``.
-- Timestamps: ``2020``, ``2020-5``, ``2020-05-03 1:2:3.5+02:00``, with a ``T``, with a zone. Times without a date and the
-  words today and now, which Spark takes, are not read: the same text would mean something else tomorrow.
+- Timestamps: ``2020``, ``2020-5``, ``2020-05-03 1:2:3.5+02:00``, with a ``T``, with a zone. Times without a date and
+  the words today and now, which Spark takes, are not read: the same text would mean something else tomorrow.
   Ours have nanoseconds where Spark's have microseconds: up to nine digits are read and written.
 """
 
@@ -155,7 +155,8 @@ def write_timestamp(value_ns: int) -> str:
     seconds, fraction_ns = divmod(value_ns, _NS)
     days, rest = divmod(seconds, 86_400)
     stamp = datetime.fromordinal(_EPOCH_DAY + days)
-    text = f"{stamp.year:04d}-{stamp.month:02d}-{stamp.day:02d} {rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    text = f"{stamp.year:04d}-{stamp.month:02d}-{stamp.day:02d} {clock}"
     return f"{text}.{fraction_ns:09d}".rstrip("0") if fraction_ns else text
 
 

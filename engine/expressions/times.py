@@ -12,10 +12,10 @@ import numpy as np
 
 from catalog.schema import Type
 from engine.expressions.arithmetic import arithmetic, arithmetic_integer
-from engine.expressions.casts import cast, seconds_to_timestamp
+from engine.expressions.casts import cast
 from engine.expressions.coerce import Refusal
 from engine.expressions.node import Node, Range, constant, folded
-from engine.expressions.signatures import Function
+from engine.expressions.signatures import Function, function
 from engine.expressions.vector import Array, Scope, Vector
 
 SECOND_NS = 1_000_000_000
@@ -39,12 +39,14 @@ def calendar(values: Array, unit: str) -> Array:
 
 def _int64(dates: Array) -> Array:
     """The number behind a datetime64."""
-    return dates.view(np.int64)
+    number: Array = dates.view(np.int64)
+    return number
 
 
 def _rest(values: Array, of: int) -> Array:
     """``values % of``; numpy divides by a constant much faster than it takes remainders."""
-    return values - values // of * of
+    rest: Array = values - values // of * of
+    return rest
 
 
 # -- fields ---------------------------------------------------------------------------------------------------------
@@ -63,7 +65,8 @@ def _week_of_year(v: Array) -> Array:
     days = v // DAY_NS
     thursday = days - (days + 3) % 7 + 3
     years = thursday.view("M8[D]").astype("M8[Y]")
-    return (thursday - _int64(years.astype("M8[D]"))) // 7 + 1
+    week: Array = (thursday - _int64(years.astype("M8[D]"))) // 7 + 1
+    return week
 
 
 def _day_of_year(v: Array) -> Array:
@@ -98,7 +101,9 @@ _EXTRACT = {
     **dict.fromkeys(("h", "hours", "hr", "hrs"), "hour"),
     **dict.fromkeys(("m", "min", "mins", "minutes"), "minute"),
     **dict.fromkeys(("w", "week", "weeks"), "weekofyear"),
-    **{"qtr": "quarter", "dow": "dayofweek", "doy": "dayofyear"},
+    "qtr": "quarter",
+    "dow": "dayofweek",
+    "doy": "dayofyear",
 }
 
 
@@ -160,8 +165,9 @@ def truncated(unit: str, node: Node) -> Node:
 
 def _calendar_start(v: Array, unit: str) -> Array:
     if unit == "week":  # Monday
-        days = v // DAY_NS
-        return (days - (days + 3) % 7) * DAY_NS
+        days: Array = v // DAY_NS
+        monday: Array = (days - (days + 3) % 7) * DAY_NS
+        return monday
     if unit == "Q":
         months = calendar(v, "M")
         return _int64((months - months % 3).view("M8[M]").astype("M8[D]")) * DAY_NS
@@ -176,16 +182,15 @@ def _unix(name: str, step: int) -> Callable[[Sequence[Node]], Node]:
     return lambda args: _unary(name, timestamp(name, args[0]), Type.BIGINT, lambda v: v // step, bounds)
 
 
-def _from_unix(name: str, step: int) -> Callable[[Sequence[Node]], Node]:
+def _from_unix(step: int) -> Callable[[Sequence[Node]], Node]:
     def build(args: Sequence[Node]) -> Node:
         node = args[0]
         if node.type is None or node.is_null:
             return constant(None, Type.TIMESTAMP)
         if step == SECOND_NS and node.type in (Type.FLOAT, Type.DOUBLE):
-            run = seconds_to_timestamp(node)
-            return folded(Node(f"{name}({node.key})", Type.TIMESTAMP, run, (node,), fallible=True, noisy=True))
+            return cast(node, Type.TIMESTAMP)
         if not node.type.is_integer:
-            raise Refusal(f"{name} takes an integer, not {node.type}")
+            raise Refusal(f"a timestamp is made from an integer here, not from {node.type}")
         return arithmetic_integer("*", cast(node, Type.BIGINT), constant(step, Type.BIGINT), Type.TIMESTAMP)
 
     return build
@@ -219,13 +224,14 @@ def _date_part(args: Sequence[Node]) -> Node:
 
 
 def _datediff(args: Sequence[Node]) -> Node:
-    end, start = (_unary("days", timestamp("datediff", a), Type.INT, lambda v: v // DAY_NS, (-110_000, 110_000)) for a in args)
-    return arithmetic("-", end, start)
+    reach = (-(2**63) // DAY_NS, 2**63 // DAY_NS)
+    days = [_unary("days", timestamp("datediff", a), Type.INT, lambda v: v // DAY_NS, reach) for a in args]
+    return arithmetic("-", days[0], days[1])
 
 
 def _field_function(name: str) -> Function:
-    _, _, summary = _FIELDS[name]
-    return Function(name, f"{name}(timestamp) -> int", summary, lambda a: field(name, a[0]), 1, 1, _FIELD_ALIASES.get(name, ()))
+    aliases = _FIELD_ALIASES.get(name, ())
+    return function(f"{name}(timestamp) -> int", _FIELDS[name][2], lambda a: field(name, a[0]), *aliases)
 
 
 def _format(name: str) -> Callable[[Sequence[Node]], Node]:
@@ -239,50 +245,21 @@ def _format(name: str) -> Callable[[Sequence[Node]], Node]:
 
 FUNCTIONS = (
     *(_field_function(name) for name in _FIELDS),
-    Function("date_trunc", "date_trunc(unit, timestamp) -> timestamp", "start of the unit", _date_trunc, 2, 2),
-    Function("date_part", "date_part(field, timestamp)", "extract(field from timestamp)", _date_part, 2, 2, ("datepart",)),
-    Function("unix_seconds", "unix_seconds(timestamp) -> bigint", "seconds since 1970", _unix("unix_seconds", SECOND_NS), 1, 1),
-    Function("unix_millis", "unix_millis(timestamp) -> bigint", "milliseconds since 1970", _unix("unix_millis", 10**6), 1, 1),
-    Function("unix_micros", "unix_micros(timestamp) -> bigint", "microseconds since 1970", _unix("unix_micros", 10**3), 1, 1),
-    Function(
-        "unix_timestamp",
-        "unix_timestamp(timestamp) -> bigint",
-        "seconds since 1970, towards zero",
-        _unix_timestamp,
-        1,
-        1,
-        ("to_unix_timestamp",),
+    function("date_trunc(unit, timestamp) -> timestamp", "start of the unit", _date_trunc),
+    function("date_part(field, timestamp)", "extract(field from timestamp)", _date_part, "datepart"),
+    function("datediff(end, start) -> int", "days between two dates", _datediff, "date_diff"),
+    function("unix_seconds(timestamp) -> bigint", "seconds since 1970", _unix("unix_seconds", SECOND_NS)),
+    function("unix_millis(timestamp) -> bigint", "milliseconds since 1970", _unix("unix_millis", 10**6)),
+    function("unix_micros(timestamp) -> bigint", "microseconds since 1970", _unix("unix_micros", 10**3)),
+    function(
+        "unix_timestamp(timestamp) -> bigint", "seconds since 1970, towards zero", _unix_timestamp, "to_unix_timestamp"
     ),
-    Function(
-        "timestamp_seconds",
-        "timestamp_seconds(number) -> timestamp",
-        "from seconds since 1970",
-        _from_unix("timestamp_seconds", SECOND_NS),
-        1,
-        1,
-    ),
-    Function(
-        "timestamp_millis",
-        "timestamp_millis(integer) -> timestamp",
-        "from milliseconds since 1970",
-        _from_unix("timestamp_millis", 10**6),
-        1,
-        1,
-    ),
-    Function(
-        "timestamp_micros",
-        "timestamp_micros(integer) -> timestamp",
-        "from microseconds since 1970",
-        _from_unix("timestamp_micros", 10**3),
-        1,
-        1,
-    ),
-    Function("to_timestamp", "to_timestamp(string[, format]) -> timestamp", "read from text", _to_timestamp, 1, 2),
-    Function("datediff", "datediff(end, start) -> int", "days between two dates", _datediff, 2, 2, ("date_diff",)),
-    Function("date_format", "date_format(timestamp, format) -> string", "written by a pattern", _format("date_format"), 2, 2),
-    Function(
-        "from_unixtime", "from_unixtime(seconds[, format]) -> string", "seconds written by a pattern", _format("from_unixtime"), 1, 2
-    ),
-    Function("dayname", "dayname(timestamp) -> string", "Mon, Tue, ...", _format("dayname"), 1, 1),
-    Function("monthname", "monthname(timestamp) -> string", "Jan, Feb, ...", _format("monthname"), 1, 1),
+    function("timestamp_seconds(number) -> timestamp", "from seconds since 1970", _from_unix(SECOND_NS)),
+    function("timestamp_millis(integer) -> timestamp", "from milliseconds since 1970", _from_unix(10**6)),
+    function("timestamp_micros(integer) -> timestamp", "from microseconds since 1970", _from_unix(10**3)),
+    function("to_timestamp(string[, format]) -> timestamp", "read from text", _to_timestamp),
+    function("date_format(timestamp, format) -> string", "written by a pattern", _format("date_format")),
+    function("from_unixtime(seconds[, format]) -> string", "seconds by a pattern", _format("from_unixtime")),
+    function("dayname(timestamp) -> string", "Mon, Tue, ...", _format("dayname")),
+    function("monthname(timestamp) -> string", "Jan, Feb, ...", _format("monthname")),
 )

@@ -133,9 +133,7 @@ CONDITIONAL: list[Entry] = [
     "nanvl(x, 0)", "nanvl(x, y)", "nanvl(f, 1)", "isnan(x)", "isnan(f)", "isnan(i)",
 ]  # fmt: skip
 MATHS: list[Entry] = [
-    *(f"{name}({arg})" for name in (
-        "sqrt cbrt exp expm1 ln log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh degrees radians sign rint"
-    ).split() for arg in ("x", "y", "i")),
+    *(f"{name}({arg})" for name in ["sqrt", "cbrt", "exp", "expm1", "ln", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "degrees", "radians", "sign", "rint"] for arg in ("x", "y", "i")),
     "pow(x, 2)", "pow(y, x)", "pow(k, 0.5D)", "power(2, k)", "atan2(x, y)", "hypot(x, y)", "log(2, x)", "log(x, y)", "log(10, k)",
     "pi()", "e()", "pi() * x", "signum(k)",
     *(f"round({a}, {d})" for a in "xyf" for d in (0, 1, 2, 5, -1, -3)), "round(x)", "round(y)", "round(k)", "round(k, 2)",
@@ -145,7 +143,7 @@ MATHS: list[Entry] = [
     "floor(i)", "ceil(k)", "floor(k / 3)", "ceiling(k / 3)", "floor(-2.5D)", ("floor(f)", "if(isnan(f) or abs(f) >= 1e18D, null, floor(f))"),
 ]  # fmt: skip
 TEXT: list[Entry] = [
-    *(f"{name}({a})" for name in "upper lower initcap length trim ltrim rtrim reverse ascii char_length octet_length".split()
+    *(f"{name}({a})" for name in ["upper", "lower", "initcap", "length", "trim", "ltrim", "rtrim", "reverse", "ascii", "char_length", "octet_length"]
       for a in "stu"),
     "length(i)", "upper(concat(s, t))", "length(trim(s))", "upper(lower(s))",
     *(f"substring({a}, {p}, {n})" for a in "s" for p in (0, 1, 2, 3, -1, -3, -10, 100) for n in (0, 1, 2, 7, -1, 2147483647)),
@@ -179,14 +177,14 @@ PATTERNS: list[Entry] = [
     "regexp_extract(s, '(x)?b', 1)", "regexp_replace(s, '[aX]', '<$0>')", "regexp_replace(s, '(.)b', '$1-')",
     "regexp_replace(s, 'b', '\\\\$')", "regexp_replace(t, '', '-')", "regexp_replace(t, 'l+', 'L')", "regexp_replace(s, '\\\\s', '')",
 ]  # fmt: skip
-_FIELDS = "year quarter month day dayofmonth dayofweek weekday dayofyear weekofyear hour minute second".split()
+_FIELDS = ["year", "quarter", "month", "day", "dayofmonth", "dayofweek", "weekday", "dayofyear", "weekofyear", "hour", "minute", "second"]
 TIMES: list[Entry] = [
     *(f"{name}({a})" for name in _FIELDS for a in ("ts", "at")), "year('2020-03-04')", "hour(d)",
     *(f"date_trunc('{unit}', {a})" for a in ("ts", "at") for unit in
-      "year quarter month week day hour minute second millisecond microsecond mon yyyy".split()),
-    *(f"extract({unit} from ts)" for unit in "year quarter month week day dow doy hour minute".split()), "date_part('hour', ts)",
+      ["year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond", "mon", "yyyy"]),
+    *(f"extract({unit} from ts)" for unit in ["year", "quarter", "month", "week", "day", "dow", "doy", "hour", "minute"]), "date_part('hour', ts)",
     ("extract(second from ts)", "cast(extract(second from ts) as double)"),
-    *(f"{name}({a})" for name in "unix_seconds unix_millis unix_micros unix_timestamp".split() for a in ("ts", "at")),
+    *(f"{name}({a})" for name in ["unix_seconds", "unix_millis", "unix_micros", "unix_timestamp"] for a in ("ts", "at")),
     "timestamp_seconds(k)", "timestamp_seconds(i)", "timestamp_millis(k)", "timestamp_micros(m % 1000000000)", "timestamp_seconds(k * 0.25D)",
     *(f"{a} {op} interval {v}" for a in ("ts", "at") for op in "+-" for v in
       ("5 seconds", "1 day", "2 hours", "500 milliseconds", "7 microseconds", "1 week", "1 month", "13 months", "1 year", "'1 day 2 hours'",
@@ -202,13 +200,13 @@ TIMES: list[Entry] = [
     "timestamp '2020-05-03 01:02:03+02:00'", "timestamp('2020-05-03')",
 ]  # fmt: skip
 CASTS: list[Entry] = [
-    *(f"cast({a} as {to})" for a in "b c d i s".split() for to in "boolean string double float".split()),
-    *(f"cast({a} as {to})" for a in "b c d k".split() for to in "int bigint".split()), "cast(d as timestamp)", "cast(k as timestamp)",
-    *(f"try_cast({a} as {to})" for a in "d i n".split() for to in "boolean int bigint double float string".split()),
-    *((f"cast({a} as {to})", f"try_cast({a} as {to})") for a in "n m x y f".split() for to in "int bigint".split()),
-    *(f"cast({a} as {to})" for a in "n m x y f".split() for to in "float double boolean".split()),
-    *(f"cast({a} as string)" for a in "i n m f ts at b".split()), "cast(y as string)", "cast(x as string)",
-    *(f"cast(ts as {to})" for to in "int bigint double float boolean".split()), "cast(k / 4 as timestamp)", "cast(b as timestamp)",
+    *(f"cast({a} as {to})" for a in ["b", "c", "d", "i", "s"] for to in ["boolean", "string", "double", "float"]),
+    *(f"cast({a} as {to})" for a in ["b", "c", "d", "k"] for to in ["int", "bigint"]), "cast(d as timestamp)", "cast(k as timestamp)",
+    *(f"try_cast({a} as {to})" for a in ["d", "i", "n"] for to in ["boolean", "int", "bigint", "double", "float", "string"]),
+    *((f"cast({a} as {to})", f"try_cast({a} as {to})") for a in ["n", "m", "x", "y", "f"] for to in ["int", "bigint"]),
+    *(f"cast({a} as {to})" for a in ["n", "m", "x", "y", "f"] for to in ["float", "double", "boolean"]),
+    *(f"cast({a} as string)" for a in ["i", "n", "m", "f", "ts", "at", "b"]), "cast(y as string)", "cast(x as string)",
+    *(f"cast(ts as {to})" for to in ["int", "bigint", "double", "float", "boolean"]), "cast(k / 4 as timestamp)", "cast(b as timestamp)",
     "k::double", "int(d)", "string(i)", "double(s)", "bigint(k)", "boolean(t)", "float(k)", "cast(cast(i as string) as int)",
     "cast('1.9' as int)", "cast(' 7 ' as bigint)", "cast('1e5' as double)", "cast('+inf' as double)", "cast('1.5d' as double)",
     "cast('12345678901' as int)", "cast('t' as boolean)", "cast('2020-1-2' as timestamp)", "cast(null as int)", "10L", "1.5F", "1e3", "2.5D",
