@@ -97,7 +97,7 @@ class ArcQueue:
 
 def coalesce(trains: list[Train], target: int = 4 * COALESCE_BELOW) -> list[Train]:
     """Join neighbours that are short, up to about ``target`` tuples; leave long ones as they are."""
-    if len(trains) <= 1:
+    if len(trains) <= 1 or min([t.count for t in trains]) >= COALESCE_BELOW:
         return trains
     out: list[Train] = []
     run: list[Train] = []
