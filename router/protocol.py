@@ -43,6 +43,9 @@ class LineFramer:
         if self._skipping:
             data = self._skip(data)
         last = data.rfind(NEWLINE)
+        if last + 1 == len(data) <= self._limit and not self._tail and self._offset:
+            self._emit(data, out)  # the usual read of a slow sender: whole lines
+            return out
         if last < 0:
             self._tail += data
             self._refuse_long_tail(out)

@@ -29,6 +29,7 @@ import orjson
 
 from catalog.schema import Schema
 from router.codecs.base import Intake, Reason, Received, Reject
+from router.codecs.few import FEW, FewIn, FewOut
 from router.codecs.frames import LONG_TUPLES, FrameWriter
 from router.codecs.ndjson_columns import Layouts
 from router.codecs.rejects import Rejects
@@ -48,6 +49,7 @@ class NdjsonDecoder:
         self._intake = intake
         self._framer = LineFramer(intake.line_bytes)
         self._layouts = Layouts(intake)
+        self._few = FewIn(intake)
         self.received = 0
 
     def receive(self, data: bytes, arrival_ns: int) -> Received:
@@ -77,7 +79,9 @@ class NdjsonDecoder:
     def _quickly(self, data: bytes, arrival_ns: int) -> Train | None:
         """All of it, or None when any line is bad or blank."""
         try:
-            return make_train(self._intake, self._columns(self._parse(data)), arrival_ns)
+            rows = self._parse(data)
+            train = self._few.train(rows, arrival_ns) if len(rows) <= FEW else None
+            return train or make_train(self._intake, self._columns(rows), arrival_ns)
         except (orjson.JSONDecodeError, MisfitError, KeyError):
             return None
 
@@ -102,7 +106,11 @@ class NdjsonDecoder:
         an object cannot go on with "},{", so each newline is outside all objects, and the count says the rest.
         """
         lines = data.count(b"\n")
-        if lines > 1 and b"[" not in data and data.count(b"}\n{") == lines - 1 and data[:1] == b"{":
+        if lines == 1:
+            rows = [orjson.loads(data)]
+            if type(rows[0]) is not dict:
+                raise MisfitError
+        elif b"[" not in data and data.count(b"}\n{") == lines - 1 and data[:1] == b"{":
             rows = orjson.loads(b"[" + data[:-1].replace(b"\n", b",") + b"]")
             if len(rows) != lines:
                 raise MisfitError
@@ -110,7 +118,7 @@ class NdjsonDecoder:
             rows = list(map(orjson.loads, data[:-1].split(b"\n")))
             if set(map(type, rows)) != {dict}:
                 raise MisfitError
-        return rows  # type: ignore[no-any-return]
+        return rows
 
     # -- the careful way ----------------------------------------------------------------------------------------------
 
@@ -188,12 +196,15 @@ class NdjsonEncoder:
         self._schema = schema
         self._timestamps = timestamps
         self._frames = FrameWriter(timestamps)
+        self._few = FewOut(schema, timestamps)
         self._between = [(b"," if i else b"{") + orjson.dumps(f.name) + b":" for i, f in enumerate(schema.fields)]
 
     def begin(self) -> bytes:
         return b""
 
     def encode(self, train: Train) -> bytes:
+        if train.count <= FEW:
+            return self._few.ndjson(train)
         if train.count >= LONG_TUPLES:
             return self._frames.ndjson(train)
         columns = [pieces(train, i, self._timestamps, b"null", b'"', _json_strings) for i in range(len(self._schema))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,20 @@ def few_iso_texts(values: list[int]) -> list[bytes]:
 @lru_cache(maxsize=1_024)
 def _second_text(second: int) -> bytes:
     return str(np.datetime64(second, "s")).encode() + b"."
+
+
+FEW_TIMES = 16  # up to here one by one is cheaper
+
+
+def iso(ns: int) -> str:
+    """As ``iso_text``, one value."""
+    seconds, rest = divmod(ns, 1_000_000_000)
+    return f"{_second(seconds)}.{rest:09d}Z"
+
+
+@lru_cache(256)
+def _second(seconds: int) -> str:
+    return str(np.datetime64(seconds, "s"))
 
 
 _DIGIT = 48

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections.abc import Sequence
-from math import isfinite
 from types import NoneType
 from typing import Any
 
@@ -86,25 +85,11 @@ def _column(kind: Type, values: list[Any], types: set[type], ns_per_unit: int) -
     if kind is Type.TIMESTAMP:
         return _timestamps(values, types, ns_per_unit)
     try:
-        if kind is Type.DOUBLE and len(values) <= _SMALL:
-            return _few_doubles(values)
         if kind is Type.FLOAT or kind is Type.DOUBLE:
             return finite(np.array(values, np.float64), kind)
         return np.array(values, kind.dtype)
     except OverflowError:
         raise MisfitError from None
-
-
-_SMALL = 16
-"""Up to this many doubles are looked at one by one: numpy takes 4 us to look at any number of them."""
-
-
-def _few_doubles(values: list[Any]) -> Array:
-    """As ``finite``, for a few values of a double field."""
-    plain = [v + 0.0 for v in values]
-    if not all(map(isfinite, plain)):
-        raise MisfitError
-    return np.array(plain, np.float64)
 
 
 def finite(values: Array, kind: Type) -> Array:
