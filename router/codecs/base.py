@@ -40,6 +40,7 @@ class Reason(StrEnum):
     TOO_DEEP = "too_deep"
     INVALID_UTF8 = "invalid_utf8"
     WRONG_SCHEMA = "wrong_schema"
+    REFUSED = "refused"  # a numbered batch that could not be taken: its sender knows, and sends it again
 
 
 class Reject(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,8 @@ def pieces(train: Train, at: int, timestamps: str, null: bytes, quote: bytes, es
         assert pool is not None
         out: list[bytes] = escaped(pool, escape).take(values).tolist() if len(pool) else [null] * train.count
     elif f.type is Type.TIMESTAMP and timestamps == "iso":
-        text = few_iso_texts(values.tolist()) if train.count <= FEW else iso_text(values).tolist()
+        few = train.count <= FEW_TIMES
+        text = [iso(ns).encode() for ns in values.tolist()] if few else iso_text(values).tolist()
         out = [quote + t + quote for t in text] if quote else text
     else:
         if f.type is Type.TIMESTAMP:
@@ -69,25 +69,8 @@ def interleave(columns: Sequence[list[bytes]], between: Sequence[bytes], last: b
     return b"".join(out)
 
 
-FEW = 32
+FEW_TIMES = 32
 """Up to this many times are written one by one (1 us each, the second from a cache): ``iso_text`` starts at 50 us."""
-
-
-def few_iso_texts(values: list[int]) -> list[bytes]:
-    """As ``iso_text``, for a few."""
-    out: list[bytes] = []
-    for value in values:
-        second, fraction_ns = divmod(value, 1_000_000_000)
-        out.append(_second_text(second) + b"%09dZ" % fraction_ns)
-    return out
-
-
-@lru_cache(maxsize=1_024)
-def _second_text(second: int) -> bytes:
-    return str(np.datetime64(second, "s")).encode() + b"."
-
-
-FEW_TIMES = 16  # up to here one by one is cheaper
 
 
 def iso(ns: int) -> str:
@@ -114,8 +97,8 @@ def iso_text(values: Array) -> npt.NDArray[np.bytes_]:
     rest = values - seconds * 1_000_000_000
     out = np.empty((values.shape[0], ISO_BYTES), np.uint8)
     out[:, :20] = _seconds_text(seconds)
-    pairs = np.empty((values.shape[0], 5), np.uint16)
-    rest = rest.astype(np.uint32) * np.uint32(1)
+    pairs = np.empty((values.shape[0], 4), np.uint16)
+    rest = rest.astype(np.uint32)
     first = rest // np.uint32(100_000_000)
     rest = rest - first * np.uint32(100_000_000)
     for i, power in enumerate((1_000_000, 10_000, 100, 1)):
@@ -123,7 +106,7 @@ def iso_text(values: Array) -> npt.NDArray[np.bytes_]:
         rest = rest - part * np.uint32(power)
         pairs[:, i] = _TWO[part]
     out[:, 20] = first + _DIGIT
-    out[:, 21:29] = pairs[:, :4].copy().view(np.uint8)
+    out[:, 21:29] = pairs.view(np.uint8)
     out[:, 29] = ord("Z")
     return out.reshape(-1).view(f"S{ISO_BYTES}")
 
