@@ -149,13 +149,13 @@ class CountWindows(Windows):
         """Emit what keys have that got no tuple for so long, and forget them."""
         for keys in self._touched:
             self._touched_ns[keys] = now_ns
-            self._timers.set(np.full(keys.shape[0], now_ns + timeout_ns), keys, keys)
+            self._timers.set(np.full(keys.shape[0], now_ns + timeout_ns), keys)
         self._touched.clear()
-        keys = np.unique(self._timers.due(now_ns, np.arange(self._seen.shape[0])))
+        keys = np.unique(self._timers.due(now_ns))
         keys = keys[self._seen.take(keys) > 0]
         due_ns = self._touched_ns.take(keys) + timeout_ns
         later = due_ns > now_ns
-        self._timers.set(due_ns[later], keys[later], keys[later])
+        self._timers.set(due_ns[later], keys[later])
         if not later.all():
             self._emit_partial(keys[~later], send)
 
@@ -187,7 +187,7 @@ class CountWindows(Windows):
         self._timers = Timers()
         if self._quiet:
             self._touched = [n[n >= 0] for n in (keys.take(t) for t in self._touched)]
-            self._timers.set(touched_ns, moved, moved)  # looked at by the next tick, which sets them right
+            self._timers.set(touched_ns, moved)  # looked at by the next tick, which sets them right
 
     def snapshot_more(self, numbers: Numbers) -> dict[str, Any]:
         return {"seen": np.append(self._seen, 0).take(np.minimum(numbers, self._seen.shape[0]))}

@@ -1,8 +1,7 @@
 """Groups: one key in one pane, a slot each, and in columns over the slots everything that was folded into them.
 
-A slot that is released is used again. Its ``serial`` is not: what remembers a slot for later (a timer, a log of
-values) remembers the serial too and sees that the slot has changed hands. ``renumber`` moves the live slots together
-when few of many are left.
+A slot that is released is used again. Its ``serial`` is not: by it a log of values knows its groups. ``renumber`` moves
+the live slots together when few of many are left.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sorted runs of growing size: what must be found again by its number or its time, without a Python object for each.
 
 A batch that comes in is sorted and becomes a run; runs of like size are merged, so there are O(log n) of them and
-each entry is moved O(log n) times. Looking up is a binary search in each run. Both users forget lazily: ``ValueLog``
-drops what belongs to groups that are gone when that is more than half of it, ``Timers`` checks what it pops.
+each entry is moved O(log n) times. Looking up is a binary search in each run. A ``ValueLog`` forgets lazily: it drops
+what belongs to groups that are gone when that is more than half of it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ValueLog:
 
 
 class Timers:
-    """Slots by the time at which to look at them. A slot that has been given to another group since is not told."""
+    """Numbers by the time at which to look at them. Who gives a number back must have been told of it before."""
 
     __slots__ = ("_runs",)
 
@@ -119,22 +119,21 @@ class Timers:
 
     @property
     def nbytes(self) -> int:
-        return sum(24 * len(r) for r in self._runs)
+        return sum(16 * len(r) for r in self._runs)
 
-    def set(self, due_ns: Numbers, slots: Numbers, serials: Numbers) -> None:
-        if slots.shape[0]:
-            push(self._runs, sorted_run(due_ns, (slots, serials)))
+    def set(self, due_ns: Numbers, numbers: Numbers) -> None:
+        if numbers.shape[0]:
+            push(self._runs, sorted_run(due_ns, (numbers,)))
 
-    def due(self, until_ns: int, serials: Numbers) -> Numbers:
-        """Take out the slots whose time has come; ``serials`` by slot."""
-        slots: list[Numbers] = []
+    def due(self, until_ns: int) -> Numbers:
+        """Take out the numbers whose time has come."""
+        numbers: list[Numbers] = []
         runs: list[Run] = []
         for run in self._runs:
             end = int(np.searchsorted(run.keys, until_ns, "right"))
             if end:
-                mine, theirs = run.columns[0][:end], run.columns[1][:end]
-                slots.append(mine[serials.take(mine) == theirs])
+                numbers.append(run.columns[0][:end])
             if end < len(run):
                 runs.append(run.slice(end) if end else run)
         self._runs = runs
-        return np.concatenate(slots) if slots else np.empty(0, np.int64)
+        return np.concatenate(numbers) if numbers else np.empty(0, np.int64)

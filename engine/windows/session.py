@@ -63,7 +63,7 @@ class SessionWindows(Windows):
     def _enroll(self, fresh: Numbers) -> None:
         groups = self.groups
         self.keys.retain(groups.key.take(fresh))
-        self._timers.set(groups.last_ns.take(fresh) + self.gap_ns, fresh, groups.serial.take(fresh))
+        self._timers.set(groups.last_ns.take(fresh) + self.gap_ns, fresh)
 
     def advance(self, watermark_ns: int, send: Send) -> None:
         if watermark_ns <= self.closed_ns:
@@ -71,13 +71,12 @@ class SessionWindows(Windows):
         self.closed_ns = watermark_ns
         self.forget()
         groups = self.groups
-        slots = self._timers.due(watermark_ns, groups.serial)
+        slots = self._timers.due(watermark_ns)
         if not slots.shape[0]:
             return
         end_ns = groups.last_ns.take(slots) + self.gap_ns
         ready = end_ns <= watermark_ns
-        waiting = slots[~ready]  # got tuples since their timer was set
-        self._timers.set(end_ns[~ready], waiting, groups.serial.take(waiting))
+        self._timers.set(end_ns[~ready], slots[~ready])  # got tuples since their timer was set
         if ready.any():
             self._close(slots[ready], send)
 
@@ -119,7 +118,7 @@ class SessionWindows(Windows):
         groups = self.groups
         live = groups.live_slots()
         self._timers = Timers()
-        self._timers.set(groups.last_ns.take(live) + self.gap_ns, live, groups.serial.take(live))
+        self._timers.set(groups.last_ns.take(live) + self.gap_ns, live)
 
     def restore_more(self, data: dict[str, Any], slots: Sequence[Numbers], numbers: Numbers) -> None:
         if slots[0].shape[0]:

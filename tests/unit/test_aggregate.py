@@ -149,12 +149,13 @@ def test_approximate_distinct_counts_stay_within_their_error(kind: str) -> None:
 
 
 def test_of_equal_times_the_first_and_the_last_to_arrive_count_in_any_number_of_trains() -> None:
-    b = bench({"one": "first(n)", "other": "last(n)", "all": "string_agg(n, ' ')"})
+    b = bench({"one": "first(n)", "other": "last(n)", "all": "string_agg(n, ' ')"}, by=["k"])
     numbers = list(range(1_000))
     for part in (numbers[:500], numbers[500:501], numbers[501:]):
-        b.feed(ts=[5] * len(part), n=part)
+        b.feed(ts=[5] * len(part), k=["even" if n % 2 == 0 else "odd" for n in part], n=part)
     b.advance(10)
-    assert b.rows() == [(0, 999, " ".join(map(str, numbers)))]
+    even, odd = " ".join(map(str, numbers[::2])), " ".join(map(str, numbers[1::2]))
+    assert sorted(b.rows()) == [("even", 0, 998, even), ("odd", 1, 999, odd)]
 
 
 # -- late, dead --------------------------------------------------------------------------------------------------------
@@ -269,16 +270,34 @@ def test_keys_leave_nothing_behind(kind: str, window: dict[str, str]) -> None:
     assert b.state.keys.live <= 1  # NULL's number stays
 
 
-def test_numbers_are_used_again_without_mixing_keys_up() -> None:
+@pytest.mark.parametrize("by", [["k"], ["n"], ["k", "n"]])
+def test_numbers_are_used_again_without_mixing_keys_up(by: list[str]) -> None:
     """Keys come and go over windows; a number that was another key's a moment ago must not bring its values along."""
-    b = bench({"total": "sum(v)", "kinds": "count(distinct v)"}, by=["k", "n"])
+    b = bench({"total": "sum(v)", "kinds": "count(distinct v)"}, by=by)
     rng = np.random.default_rng(1)
     for window in range(200):
         keys = rng.integers(window, window + 30, 20)
         b.feed(ts=[window * 10] * 20, k=[f"k{i}" for i in keys], n=[int(i) for i in keys], v=[float(i) for i in keys])
         b.advance(window * 10 + 10)
-        want = [(f"k{i}", int(i), float(i) * int((keys == i).sum()), 1) for i in set(keys.tolist())]
+        b.advance(window * 10 + 11)  # forgets the keys of this window
+        names = {"k": lambda i: f"k{i}", "n": int}
+        want = [(*(names[f](i) for f in by), float(i) * int((keys == i).sum()), 1) for i in set(keys.tolist())]
         assert sorted(b.rows()) == sorted(want)
+
+
+def test_slots_that_move_together_keep_their_groups() -> None:
+    """Few of many groups are left while their window goes on: the table shrinks under it."""
+    b = bench({"n": "count(*)"}, by=["k"])
+    b.feed(ts=[1] * 5_000, k=[f"k{i}" for i in range(5_000)])
+    b.feed(ts=[11] * 3, k=["a", "b", "c"])
+    size = b.box.state_nbytes(b.state)
+    for watermark_ns in (12, 13):
+        b.advance(watermark_ns)
+    assert len(b.rows()) == 5_000
+    assert b.box.state_nbytes(b.state) < 0.1 * size
+    b.feed(ts=[14] * 3, k=["c", "b", "d"])
+    b.advance(20)
+    assert sorted(b.rows()) == [("a", 1), ("b", 2), ("c", 2), ("d", 1)]
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
