@@ -94,6 +94,21 @@ class Facts:
         return out
 
     @cached_property
+    def tuple_work_ns(self) -> list[float]:
+        """The same without calls: what one tuple more in a train costs."""
+        costs = self._load.coefficients(self._statistics.cost_per_tuple_ns, self._port_selectivity)
+        out: list[float] = costs.boxes.tolist()
+        return out
+
+    @cached_property
+    def call_work_ns(self) -> list[float]:
+        """What the calls of D(b) cost, one each, however long the train."""
+        out = list(self.call_ns)
+        for node in reversed(self.network.boxes):
+            out[node.number] += sum([out[b] for b in self.network.fed[node.number]])
+        return out
+
+    @cached_property
     def arc_selectivity(self) -> list[float]:
         """By arc: how many tuples a box puts there for one that it takes. Of a stream's arc: 1."""
         flat = self._port_selectivity.tolist()

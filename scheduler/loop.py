@@ -14,7 +14,8 @@ was decided on a state that is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Event as Ended
 from threading import Lock
@@ -129,6 +130,17 @@ class SchedulerLoop:
             if self._turn.acquire(blocking=False):
                 self._step_and_release()
                 self.take_turn()
+
+    @contextmanager
+    def held(self, timeout_s: float = 10.0) -> Iterator[None]:
+        """Inside, nothing is decided and nothing taken from the queues. What was dispatched before still runs."""
+        if not self._turn.acquire(timeout=timeout_s):
+            raise TimeoutError(f"the scheduler's turn did not come within {timeout_s:.0f} s")
+        try:
+            yield
+        finally:
+            self._turn.release()
+            self.take_turn()
 
     def stop(self) -> None:
         """No step after this one. What still waits stays where it is."""

@@ -159,7 +159,8 @@ class SchedulerState:
             if self.index is not None:
                 self.index.refresh()
         elif isinstance(event, Outcome):
-            if self._tuner.outcome([m for m, ok in zip(event.missed, self.facts.feasible, strict=True) if ok]):
+            held = [m for m, ok in zip(event.missed, self.facts.feasible, strict=True) if ok]
+            if self._tuner.outcome(held, self._has_backlog()):
                 self._tune()
         else:
             assert isinstance(event, MemoryShort), event
@@ -298,6 +299,11 @@ class SchedulerState:
     def is_quiet(self) -> bool:
         """Nothing waits and nothing runs."""
         return not self.outstanding and not any(self.unit_live)
+
+    def _has_backlog(self) -> bool:
+        """More waits than two plans a unit would take: there is too much to do, and not too long a wait for a turn."""
+        room = sum([self.auto_tuples[b] for unit in self.ready for b in self.unit_live[unit]])
+        return self.waiting_tuples > 2 * room > 0
 
     def _units_of(self, plan: Plan) -> tuple[int, ...]:
         if plan.units is None:

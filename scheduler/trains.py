@@ -6,7 +6,9 @@ thing each: the count, the share of the queue, the expected cost, the memory, th
 ``auto`` (ours: the paper leaves it as future work) bounds the time that one plan keeps a worker from everyone else: a
 quarter of the tightest deadline in the network, so that a tuple which just missed its turn still has three quarters
 left. The bound follows the measured costs. Where deadlines slip all the same it is halved, and doubled again when they
-have held for a second (``TrainTuner``).
+have held for a second (``TrainTuner``). Two things it must not do, for both end in a spiral of short trains, less
+throughput, longer queues and more misses: shorten trains while there is a backlog (then work is what is missing), or
+below the length at which calls cost as much as tuples.
 """
 
 from __future__ import annotations
@@ -82,20 +84,25 @@ def arrived_before(arc: ArcState, time_ns: int) -> int:
 def auto_tuples(facts: Facts, scale: float) -> list[int]:
     """By box: the train that keeps a worker for no longer than its share of the tightest deadline."""
     budget_ns = facts.tightest_ns * SLACK_SHARE * scale
-    return [max(LEAST_TUPLES, int(min(AUTO_TUPLES * scale, budget_ns / max(ns, 1e-9)))) for ns in facts.downstream_ns]
+    out: list[int] = []
+    for tuple_ns, calls_ns in zip(facts.tuple_work_ns, facts.call_work_ns, strict=True):
+        each_ns = max(tuple_ns, 1e-3)
+        fair = calls_ns / each_ns  # calls cost as much as tuples
+        out.append(int(max(LEAST_TUPLES, min(AUTO_TUPLES, max(fair, (budget_ns - calls_ns) / each_ns)))))
+    return out
 
 
 class TrainTuner:
-    """Halve when deadlines slip, double when they have held for a while."""
+    """Halve when deadlines slip without a backlog, double when they have held for a while."""
 
     def __init__(self) -> None:
         self.scale = 1.0
         self._held = 0  # ticks without a slip
 
-    def outcome(self, missed: Iterable[float]) -> bool:
+    def outcome(self, missed: Iterable[float], backlog: bool) -> bool:
         """The shares of missed deadlines of the outputs that can be in time. True when the scale has moved."""
         before = self.scale
-        if max(missed, default=0.0) > SLIPPING:
+        if max(missed, default=0.0) > SLIPPING and not backlog:
             self._held = 0
             self.scale = max(before / 2, LEAST_SCALE)
         else:

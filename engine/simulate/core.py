@@ -34,6 +34,7 @@ from storage.queue import COALESCE_BELOW
 
 JOINED_TUPLES = 4 * COALESCE_BELOW  # storage joins short trains up to about this many tuples: one box call each
 OUTCOME_EVERY_NS = 100_000_000
+SAMPLES_AT_MOST = 256  # of memory over time; past it every other one goes
 TRAIN, END = range(2)  # kinds of events; at one moment in this order
 
 
@@ -108,8 +109,10 @@ class Simulation:
             Recorder(o.qos, ideal, warm_up_ns) for o, ideal in zip(network.outputs, ideal_ns.tolist(), strict=True)
         ]
         self.arrived = 0
+        self.samples: list[tuple[float, float]] = []  # seconds, and bytes that waited then
         self._admitted = 0  # trains so far
         self._tell_ns = OUTCOME_EVERY_NS
+        self._sample_ns = OUTCOME_EVERY_NS
         self._idle = workers
         self._events: list[tuple[int, int, int, Any]] = []  # when, kind, number, what
         self._number = 0
@@ -290,6 +293,11 @@ class Simulation:
 
     def _tell_outcomes(self) -> None:
         """What the daemon's monitor does ten times a second."""
+        if len(self.samples) >= SAMPLES_AT_MOST:
+            del self.samples[1::2]
+            self._sample_ns *= 2
+        if not self.samples or self.now_ns >= self.samples[-1][0] * 1e9 + self._sample_ns:
+            self.samples.append((self.now_ns / 1e9, self.storage.nbytes))
         missed: list[float] = []
         for recorder in self.recorders:
             missed.append(recorder.late / recorder.delivered if recorder.delivered else -1.0)

@@ -224,6 +224,27 @@ def test_auto_takes_a_quarter_of_the_tightest_deadline_and_learns() -> None:
     assert state.auto_tuples == [1_000]
 
 
+def test_auto_does_not_shorten_trains_while_there_is_a_backlog() -> None:
+    """Short trains cost more a tuple: with more waiting than can be taken, they would make it worse."""
+    state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=40_000))
+    state.apply(Enqueued((0,), 10_000, 2_000, 2_000, 0))
+    state.apply(Outcome((0.9,)))
+    assert state.auto_tuples == [1_000]
+
+
+def test_auto_does_not_shorten_trains_below_what_calls_cost() -> None:
+    sketch = Sketch()
+    sketch.output(sketch.chain(sketch.stream(), 2, cost_ns=10.0), QoS(deadline_ns=50_000))
+    network = sketch.network()
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:] = 5_000.0
+    state = SchedulerState(network, None, statistics)
+    assert state.auto_tuples == [500, 750]  # two calls of 5,000 ns for 20 ns a tuple; a quarter less one call for 10
+    for _ in range(10):
+        state.apply(Outcome((1.0,)))
+    assert state.auto_tuples == [500, 500]
+
+
 def test_auto_does_not_shorten_trains_for_a_deadline_that_cannot_be_held() -> None:
     state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=5))
     state.apply(Outcome((1.0,)))

@@ -1,0 +1,179 @@
+"""``aurorad simulate``: what a network will do at a load that it has never seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from catalog.network import Network
+    from catalog.stats import Statistics
+    from engine.simulate.experiment import Experiment, Run
+
+EXIT_USAGE = 2
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(simulate)
+
+
+def simulate(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A network file; - reads standard input.")],
+    load: Annotated[
+        str, typer.Option(help="Shares of capacity: 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5.")
+    ] = "0.5..1.5",
+    policy: Annotated[str | None, typer.Option(help="Policies, by comma; `all`; by default the file's.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the arrivals. The same seed gives the same answer.")] = 0,
+    duration: Annotated[str, typer.Option("--for", help="Stream time of each run.")] = "10s",
+    arrivals: Annotated[
+        str, typer.Option(help="uniform, poisson, bursty, zipf, ramp, or a trace: a CSV file of seconds,stream,tuples.")
+    ] = "poisson",
+    workers: Annotated[int | None, typer.Option(min=1, max=256, help="By default the file's.")] = None,
+    from_stats: Annotated[
+        str | None, typer.Option(metavar="URL", help="Take costs, selectivities and rates from a running daemon.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option(help="Measure costs first: the boxes run on made-up tuples for a moment.")
+    ] = False,
+    png: Annotated[Path | None, typer.Option("--plot", help="Draw a PNG (needs matplotlib).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for tools.")] = False,
+) -> None:
+    """Run a network under a virtual clock: latency, utility, queue memory and missed deadlines, by load and policy.
+
+    The scheduler is the daemon's own; time is not real, so an hour takes
+    seconds. At load 1 the boxes alone would keep every worker busy; what the
+    engine needs for itself comes on top. Costs are those in the file, those of
+    the kind of box, or what a running daemon has learned.
+
+    \b
+      aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin --seed 7
+      aurorad simulate network.yaml --from-stats http://127.0.0.1:9400 --for 1h
+      aurorad simulate network.yaml --arrivals trace.csv --json > runs.json
+    """
+    import sys
+
+    from engine.load import load_network
+
+    network = load_network(sys.stdin.read() + "\n" if file == "-" else file)
+    experiment = _experiment(
+        network, _statistics(network, from_stats, measure), load, policy, seed, duration, arrivals, workers
+    )
+    runs = _run_with_bar(experiment)
+    if png is not None:
+        from engine.simulate.report import draw_png
+
+        draw_png(png, runs)
+    if as_json:
+        import orjson
+
+        from engine.simulate.report import as_json as to_json
+
+        typer.echo(orjson.dumps(to_json(experiment, runs), option=orjson.OPT_INDENT_2).decode())
+    else:
+        from engine.simulate.report import text
+
+        typer.echo(text(runs))
+
+
+def _statistics(network: Network, url: str | None, measure: bool) -> Statistics:
+    from engine.simulate.costs import declared, from_stats
+
+    if url is None:
+        if measure:
+            from engine.simulate.calibrate import measure_costs
+
+            return measure_costs(network)
+        return declared(network)
+    from engine.cli.remote import Remote, RemoteError
+
+    try:
+        return from_stats(network, Remote(url).json("/api/v1/stats"), url)
+    except RemoteError as error:
+        typer.echo(f"aurorad: {error}{f' ({error.hint})' if error.hint else ''}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _experiment(
+    network: Network,
+    statistics: Statistics,
+    load: str,
+    policy: str | None,
+    seed: int,
+    duration: str,
+    arrivals: str,
+    workers: int | None,
+) -> Experiment:
+    from catalog.config.units import parse_duration_ns
+    from engine.simulate.arrivals import PROCESSES, read_trace
+    from engine.simulate.experiment import Experiment
+    from engine.simulate.report import parse_loads
+    from scheduler.state import SchedulerSettings
+    from scheduler.trains import TrainRule
+
+    section = network.config.scheduler
+    try:
+        loads, duration_ns = parse_loads(load), parse_duration_ns(duration)
+    except ValueError as error:
+        _refuse(str(error))
+    if duration_ns <= 0:
+        _refuse("--for must be above 0")
+    is_trace = arrivals not in PROCESSES
+    if is_trace and not Path(arrivals).exists():
+        _refuse(f"arrivals are {', '.join(PROCESSES)} or a file; there is no file {arrivals}")
+    return Experiment(
+        network=network,
+        statistics=statistics,
+        policies=_policies(policy or section.policy, network),
+        loads=loads,
+        seed=seed,
+        duration_ns=duration_ns,
+        process="poisson" if is_trace else arrivals,
+        trace=read_trace(Path(arrivals), {s.name: s.number for s in network.streams}) if is_trace else {},
+        workers=workers or network.config.engine.workers,
+        settings=SchedulerSettings(
+            section.unit, section.traversal, TrainRule(section.train.rule, section.train.amount), seed=seed
+        ),
+    )
+
+
+def _policies(names: str, network: Network) -> tuple[str, ...]:
+    from catalog.config.words import did_you_mean
+    from scheduler.policies import nearest, policies, requirements
+
+    known = policies()
+    if names == "all":
+        return tuple(name for name in known if not requirements(name, network))
+    chosen = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
+    for name in chosen:
+        if name not in known:
+            hint = did_you_mean(name, list(known))
+            _refuse(f"unknown policy '{name}'{f'; {hint}' if hint else ''}")
+        for lacking in requirements(name, network):
+            _refuse(f"{lacking}; or use {nearest(name, network)}")
+    return chosen
+
+
+def _refuse(message: str) -> NoReturn:
+    typer.echo(f"aurorad: {message}", err=True)
+    raise typer.Exit(EXIT_USAGE)
+
+
+def _run_with_bar(experiment: Experiment) -> list[Run]:
+    """On standard error, so that standard output is the same twice."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from engine.simulate.experiment import run_experiment
+
+    total = len(experiment.loads) * len(experiment.policies)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("simulate", total=total)
+        seen: dict[tuple[str, float], float] = {}
+
+        def progress(policy: str, load: float, share: float) -> None:
+            seen[policy, load] = min(share, 1.0)
+            bar.update(task, completed=sum(seen.values()), description=f"{policy} at {load:g}")
+
+        return run_experiment(experiment, progress)

@@ -1,0 +1,202 @@
+"""What a simulation found, for people (tables and a plot in the terminal), for tools (JSON) and for papers (PNG)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+from catalog.config.units import format_duration, format_size
+from catalog.errors import AuroraError
+from catalog.readings import plain
+from engine.simulate.experiment import Experiment, Run, knee
+
+WIDTH, HEIGHT = 64, 12
+OUTPUTS_SHOWN = 8
+MARKS = "ox+*#@%&$=abcdefghijklmn"
+
+
+class PlotError(AuroraError):
+    """A plot that cannot be drawn."""
+
+
+def by_policy(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.policy, []).append(run)
+    return found
+
+
+def as_json(experiment: Experiment, runs: Sequence[Run]) -> dict[str, Any]:
+    """Plain data; the same experiment gives the same bytes."""
+    held = {name: knee(rows) for name, rows in by_policy(runs).items()}
+    return {
+        "seed": experiment.seed,
+        "arrivals": "trace" if experiment.trace else experiment.process,
+        "duration_s": experiment.duration_ns / 1e9,
+        "workers": experiment.workers,
+        "unit": experiment.settings.unit,
+        "traversal": experiment.settings.traversal,
+        "knee": {name: {"held": last, "lost": first} for name, (last, first) in held.items()},
+        "runs": [{**plain(run), "outputs": {name: plain(q) for name, q in run.outputs}} for run in runs],
+    }
+
+
+HEAD = ("load", "tuples/s", "p50", "p99", "max", "utility", "slowdown", "worst", "missed", "queues", "overhead")
+
+
+def row(run: Run) -> tuple[str, ...]:
+    q = run.overall
+    return (
+        f"{run.load:g}",
+        f"{run.rate_per_s:,.0f}",
+        format_duration(q.p50_ns),
+        format_duration(q.p99_ns),
+        format_duration(q.max_ns),
+        f"{q.utility:.3f}",
+        f"{q.slowdown_mean:.3g}",
+        f"{q.slowdown_max:.3g}",
+        f"{q.sdmr:.1%}",
+        format_size(round(run.memory.mean_bytes)),
+        f"{1 - run.overhead.boxes:.0%}",
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Right-aligned columns."""
+    widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
+    return ["  ".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)) for line in [head, *rows]]
+
+
+def output_tables(runs: Sequence[Run]) -> list[str]:
+    """For each output, the worst ones first: how each policy served it, at every load."""
+    lines: list[str] = []
+    names = [name for name, _ in runs[0].outputs] if runs else []
+    worst = sorted(range(len(names)), key=lambda i: (min(run.outputs[i][1].utility for run in runs), i))
+    for i in worst[:OUTPUTS_SHOWN]:
+        name = names[i]
+        rows = []
+        for run in runs:
+            q = run.outputs[i][1]
+            times = (q.p50_ns, q.p99_ns, q.max_ns)
+            shown = (*map(format_duration, times), f"{q.utility:.3f}", f"{q.slowdown_mean:.3g}", f"{q.sdmr:.1%}")
+            rows.append((run.policy, f"{run.load:g}", f"{q.tuples:,}", *shown))
+        head = ("policy", "load", "tuples", "p50", "p99", "max", "utility", "slowdown", "missed")
+        lines += ["", f"output {name}", *table(head, rows)]
+    if len(names) > OUTPUTS_SHOWN:
+        lines += ["", f"{len(names) - OUTPUTS_SHOWN} more outputs did no worse; --json has them all"]
+    return lines
+
+
+def knee_line(name: str, rows: Sequence[Run]) -> str:
+    held, lost = knee(rows)
+    if lost is None:
+        return f"{name}: no knee up to load {rows[-1].load:g}"
+    if held is None:
+        return f"{name}: overloaded at every load from {lost:g} on"
+    return f"{name}: the knee is between load {held:g} and {lost:g}"
+
+
+def plot(title: str, curves: dict[str, list[tuple[float, float]]], *, log: bool) -> list[str]:
+    """Curves in characters, one mark a policy; y on a logarithmic scale where it spans decades."""
+    points = [p for curve in curves.values() for p in curve if not log or p[1] > 0]
+    if not points:
+        return []
+    xs, ys = [p[0] for p in points], [log10(p[1]) if log else p[1] for p in points]
+    low_x, high_x, low_y, high_y = min(xs), max(xs), min(ys), max(ys)
+    if low_y == high_y:
+        return ["", f"{title}: {format_duration(10**low_y) if log else f'{low_y:.3g}'} throughout"]
+    cells = [[" "] * WIDTH for _ in range(HEIGHT)]
+    for mark, curve in zip(MARKS, curves.values(), strict=False):
+        for x, y in curve:
+            if log and y <= 0:
+                continue
+            column = round((x - low_x) / max(high_x - low_x, 1e-12) * (WIDTH - 1))
+            line = round(((log10(y) if log else y) - low_y) / max(high_y - low_y, 1e-12) * (HEIGHT - 1))
+            cells[HEIGHT - 1 - line][column] = mark
+    ends = [format_duration(10**v) if log else f"{v:.3g}" for v in (high_y, low_y)]
+    width = max(map(len, ends))
+    lines = ["", title + "   " + "  ".join(f"{m} {n}" for m, n in zip(MARKS, curves, strict=False))]
+    for i, cell_row in enumerate(cells):
+        label = ends[0] if i == 0 else ends[1] if i == HEIGHT - 1 else ""
+        lines.append(f"{label:>{width}} |{''.join(cell_row).rstrip()}")
+    lines.append(f"{'':>{width}} +{'-' * WIDTH}")
+    lines.append(f"{'':>{width}}  {f'{low_x:g}':<{WIDTH - 8}}{f'load {high_x:g}':>8}")
+    return lines
+
+
+def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
+    """Everything as text: a table for each policy, the plots, the outputs, the knee."""
+    lines: list[str] = []
+    policies = by_policy(runs)
+    for name, rows in policies.items():
+        lines += [f"policy {name}", *table(HEAD, [row(r) for r in rows]), ""]
+    if any(len(rows) > 1 for rows in policies.values()):
+        latency = {n: [(r.load, r.overall.p50_ns) for r in rows] for n, rows in policies.items()}
+        utility = {n: [(r.load, r.overall.utility) for r in rows] for n, rows in policies.items()}
+        lines += plot("p50 latency over load", latency, log=True) + plot("utility over load", utility, log=False)
+    if outputs:
+        lines += output_tables(runs)
+    lines += ["", *(knee_line(name, rows) for name, rows in policies.items())]
+    return "\n".join(lines)
+
+
+def draw_png(path: Path, runs: Sequence[Run]) -> None:
+    """Latency, utility, queue memory and missed deadlines over load."""
+    try:
+        agg: Any = import_module("matplotlib.backends.backend_agg")
+        figures: Any = import_module("matplotlib.figure")
+    except ImportError as error:
+        raise PlotError("a PNG needs matplotlib: pip install matplotlib") from error
+    figure = figures.Figure(figsize=(10, 7), layout="constrained")
+    agg.FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 2)
+    panels: tuple[tuple[str, Callable[[Run], float], bool], ...] = (
+        ("p50 (solid) and p99 latency in s", lambda r: r.overall.p50_ns / 1e9, True),
+        ("utility", lambda r: r.overall.utility, False),
+        ("mean bytes in queues", lambda r: r.memory.mean_bytes, True),
+        ("share of missed deadlines", lambda r: r.overall.sdmr, False),
+    )
+    for axis, (title, value, log) in zip(axes.flat, panels, strict=True):
+        for name, rows in by_policy(runs).items():
+            axis.plot([r.load for r in rows], [value(r) for r in rows], marker="o", label=name)
+        axis.set(title=title, xlabel="load")
+        if log and any(value(r) > 0 for r in runs):
+            axis.set_yscale("log")
+        axis.grid(alpha=0.3)
+    for name, rows in by_policy(runs).items():
+        axes[0, 0].plot(
+            [r.load for r in rows], [r.overall.p99_ns / 1e9 for r in rows], linestyle=":", label=f"{name} p99"
+        )
+    axes[0, 0].legend()
+    figure.savefig(path, metadata={"Software": None})
+
+
+def parse_loads(text_: str) -> tuple[float, ...]:
+    """``0.8``, ``0.5,1,2`` or ``0.5..3`` (a dozen steps) or ``0.5..3:0.5``. Raises ValueError."""
+    try:
+        if ".." not in text_:
+            loads = tuple(float(part) for part in text_.split(","))
+        else:
+            span, _, step_text = text_.partition(":")
+            low, high = (float(part) for part in span.split(".."))
+            step = float(step_text) if step_text else nice_step((high - low) / 10)
+            if not 0 < low <= high or step <= 0 or (high - low) / step > 1_000:
+                raise ValueError(text_)
+            loads = tuple(round(low + i * step, 9) for i in range(floor((high - low) / step + 1e-9) + 1))
+            loads = loads if abs(loads[-1] - high) < 1e-9 else (*loads, high)
+    except ValueError:
+        raise ValueError(f"{text_!r} is no load: write 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5") from None
+    if not all(0 < load <= 1_000 for load in loads):
+        raise ValueError(f"a load is a share of capacity above 0, such as 0.8; {text_} is not")
+    return tuple(sorted(set(loads)))
+
+
+def nice_step(step: float) -> float:
+    """The next 1, 2, 2.5 or 5 times a power of ten."""
+    if step <= 0:
+        return 1.0
+    size = 10.0 ** floor(log10(step))
+    return next(size * m for m in (1, 2, 2.5, 5, 10) if size * m >= step * (1 - 1e-9))
