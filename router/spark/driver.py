@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 from router.spark.errors import SparkError, SparkFailedError, SparkLostError, SparkRefusedError
 from router.spark.launch import Launched, first_line, launch
@@ -60,6 +62,7 @@ class Driver:
         try:
             answer: Answer = {"id": request["id"], "ok": self._handlers[request["do"]](request)}
         except Exception as error:  # noqa: BLE001  whatever it is, whoever asked hears of it
+            sys.stderr.write(f"{request['do']} failed: {str(error)[:20_000]}\n")
             found = explain(error)
             answer = {"id": request["id"], "error": str(found), "kind": found.kind}
         with self._lock:
@@ -135,9 +138,6 @@ def explain(error: Exception) -> SparkError:
     return SparkFailedError(_cause(error))
 
 
-_TELLING = ("Caused by: ", "aurorad: ")
-
-
 def _cause(error: Exception) -> str:
     """The innermost cause that the error names; Spark wraps it three times and says "Job aborted" first."""
     lines = [line.strip() for line in str(error).splitlines()]
@@ -145,9 +145,9 @@ def _cause(error: Exception) -> str:
     ours = [line.split("aurorad: ", 1)[1] for line in lines if "aurorad: " in line]
     if ours:
         return ours[0][:500]
-    places = [line for line in causes if "file" in line.lower()]
-    told = list(dict.fromkeys([*places[:1], *causes[-1:]]))
-    return "; ".join(told)[:800] if told else first_line(error)
+    places = re.findall(r"while reading file (\S+?)[.,]?(?:\s|$)", str(error))
+    told = [*[f"while reading {unquote(place)}" for place in places[:1]], *causes[-1:]]
+    return ": ".join(told)[:800] if told else first_line(error)
 
 
 def main() -> None:

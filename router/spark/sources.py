@@ -16,11 +16,12 @@ import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from router.spark.errors import SparkRefusedError
 
 FILES = ("parquet", "orc", "csv", "json", "text")
-COUNTED = ("parquet", "orc")  # these know how many rows they have
+COUNT_FILES = 1_000  # a file's end is read to count its rows; not of more than so many
 FINGERPRINT_FILES = 10_000
 VIEW = "source"
 
@@ -41,7 +42,7 @@ Fields = Sequence[Sequence[Any]]  # [name, type, nullable], as it travels in JSO
 class Plan(NamedTuple):
     frame: Any  # the stream's columns, in its order
     is_stable: bool  # the same parts with the same rows, whenever it is read
-    counted: bool  # counting it is cheap
+    kind: str
 
 
 def plan(session: Any, source: dict[str, Any], fields: Fields) -> Plan:
@@ -62,8 +63,7 @@ def plan(session: Any, source: dict[str, Any], fields: Fields) -> Plan:
     if order := source.get("order_by"):
         _check_order(order, [f[0] for f in fields])
         frame = frame.orderBy(*[f"`{name}`" for name in order])
-    files = kind in FILES and not sql
-    return Plan(frame, files and not order, files and kind in COUNTED)
+    return Plan(frame, kind in FILES and not sql and not order, kind)
 
 
 def _read(session: Any, source: dict[str, Any], fields: Fields) -> Any:
@@ -113,6 +113,30 @@ def check_columns(theirs: Any, fields: Fields) -> None:
 def _check_order(order: Sequence[str], names: Sequence[str]) -> None:
     if unknown := [name for name in order if name not in names]:
         raise SparkRefusedError(f"order_by: the stream has no field {', '.join(unknown)}")
+
+
+def count_rows(planned: Plan) -> int:
+    """How many rows there are, where the files say it at their end and lie on this machine; else 0. For progress."""
+    files = planned.frame.inputFiles() if planned.kind in ("parquet", "orc") else []
+    paths = [unquote(urlsplit(name).path) for name in files if urlsplit(name).scheme == "file"]
+    if not paths or len(paths) < len(files) or len(paths) > COUNT_FILES:
+        return 0
+    try:
+        return sum(map(_rows_of_parquet if planned.kind == "parquet" else _rows_of_orc, paths))
+    except (OSError, ValueError):
+        return 0  # what is wrong with the file is told by whoever reads it
+
+
+def _rows_of_parquet(path: str) -> int:
+    from pyarrow import parquet
+
+    return int(parquet.read_metadata(path).num_rows)
+
+
+def _rows_of_orc(path: str) -> int:
+    from pyarrow import orc
+
+    return int(orc.ORCFile(path).nrows)
 
 
 def fingerprint(session: Any, frame: Any) -> str:

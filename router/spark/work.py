@@ -23,15 +23,13 @@ _lock = threading.Lock()
 
 def plan(session: Any, request: Request) -> Answer:
     """Look at the source without reading it: does it fit, into how many parts does it fall, how many rows are there."""
-    parts = request.get("parts") or max(2, session.sparkContext.defaultParallelism)
-    job = _job_session(session, parts)
-    planned = sources.plan(job, request["source"], request["fields"])
+    parts = max(2, session.sparkContext.defaultParallelism)
+    planned = sources.plan(_job_session(session, parts), request["source"], request["fields"])
     answer: Answer = {"stable": planned.is_stable, "parts": parts, "rows": 0, "fingerprint": "", "partitions": 0}
     if planned.is_stable:
+        answer["rows"] = sources.count_rows(planned)
         answer["fingerprint"] = sources.fingerprint(session, planned.frame)
-        answer["partitions"] = planned.frame.rdd.getNumPartitions()
-    if planned.counted and request.get("count", True):
-        answer["rows"] = planned.frame.count()
+        answer["partitions"] = planned.frame._jdf.queryExecution().toRdd().getNumPartitions()
     return answer
 
 
@@ -42,7 +40,8 @@ def stage(session: Any, request: Request) -> Answer:
     with _Group(session, request["job"], "stage"):
         frame.write.mode("overwrite").parquet(request["staging"])
     staged = job.read.parquet(request["staging"])
-    return {"files": sorted(staged.inputFiles()), "rows": staged.count()}
+    rows = sources.count_rows(sources.Plan(staged, True, "parquet")) or staged.count()
+    return {"files": sorted(staged.inputFiles()), "rows": rows}
 
 
 def push(session: Any, request: Request) -> Answer:
@@ -68,8 +67,19 @@ def push(session: Any, request: Request) -> Answer:
         yield pyarrow.RecordBatch.from_pydict({"partition": [partition], "rows": [done["rows"]]})
 
     with _Group(session, name, "push"):
-        brought = frame.mapInArrow(bring, "partition bigint, rows bigint").collect()
+        brought = map_in_arrow(frame, bring, "partition bigint, rows bigint").collect()
     return {"partitions": {str(row.partition): row.rows for row in brought}}
+
+
+def map_in_arrow(frame: Any, function: Any, schema: str) -> Any:
+    """``frame.mapInArrow`` without pandas, which that asks for and nothing in it needs."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.udf import _create_udf
+    from pyspark.util import PythonEvalType
+
+    mapped = _create_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = mapped(*[frame[name] for name in frame.columns])
+    return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
 
 
 def cancel(session: Any, request: Request) -> Answer:
