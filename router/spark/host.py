@@ -48,18 +48,32 @@ _PROGRAM = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from router.spark.d
 class _Process:
     """One driver, from its start to its end."""
 
-    def __init__(self, nice: int, silence_s: float) -> None: self.scratch =
-    Path(tempfile.mkdtemp(prefix="aurorad-spark-")) self.facts: dict[str, Any] = {}  # what "start" answered
-    self.ended = threading.Event()  # and cleaned up behind self.gone = False  # asking it makes no sense any more
-    self.why = "the driver ended" self._silence_s = silence_s self._next = 0 self._open: dict[int, Future[dict[str,
-    Any]]] = {} self._lock = threading.Lock() self._last_lines: deque[str] = deque(maxlen=TOLD_LINES) It ends with the
-    pipe to it, however we end. (Refused: the kernel's death signal, which comes when the *thread* that started a
-    child ends.) self._process = subprocess.Popen(  # noqa: S603  ourselves [sys.executable, "-c", _PROGRAM],
-    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=lambda:
-    os.nice(nice), env={**os.environ, "PYTHONUNBUFFERED": "1"}, ) assert self._process.stdin and self._process.stdout
-    and self._process.stderr self._stdin: IO[bytes] = self._process.stdin for target, stream in ((self._read_answers,
-    self._process.stdout), (self._read_log, self._process.stderr)): threading.Thread(target=target, args=(stream,),
-    name="spark-driver", daemon=True).start()
+    def __init__(self, nice: int, silence_s: float) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="aurorad-spark-"))
+        self.facts: dict[str, Any] = {}  # what "start" answered
+        self.ended = threading.Event()  # and cleaned up behind
+        self.gone = False  # asking it makes no sense any more
+        self.why = "the driver ended"
+        self._silence_s = silence_s
+        self._next = 0
+        self._open: dict[int, Future[dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+        self._last_lines: deque[str] = deque(maxlen=TOLD_LINES)
+        # It ends with the pipe to it, however we end. (Refused: the kernel's death signal, which comes when the
+        # *thread* that started a child ends.)
+        self._process = subprocess.Popen(  # noqa: S603  ourselves
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=lambda: os.nice(nice),
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin: IO[bytes] = self._process.stdin
+        for target, stream in ((self._read_answers, self._process.stdout), (self._read_log, self._process.stderr)):
+            threading.Thread(target=target, args=(stream,), name="spark-driver", daemon=True).start()
 
     def ask(self, do: str, arguments: Mapping[str, Any]) -> Future[dict[str, Any]]:
         future: Future[dict[str, Any]] = Future()
