@@ -300,6 +300,40 @@ def test_slots_that_move_together_keep_their_groups() -> None:
     assert sorted(b.rows()) == [("a", 1), ("b", 2), ("c", 2), ("d", 1)]
 
 
+def test_a_window_goes_on_when_the_slots_under_it_move() -> None:
+    b = bench({"n": "count(*)"})
+    b.feed(ts=list(range(0, 50_000, 10)))
+    b.feed(ts=[60_001])
+    b.advance(60_000)
+    b.advance(60_001)  # of 5,001 groups one is left: it moves
+    b.feed(ts=[60_002])
+    assert len(b.rows()) == 5_000
+    b.advance(60_010)
+    assert b.rows() == [(2,)]
+
+
+def test_keys_that_move_are_still_timed() -> None:
+    b = Bench(window={"count": 2}, by=["k"], select={"n": "count(*)"}, timeout="5s")
+    many = [f"k{i}" for i in range(5_000)]
+    b.feed(ts=[0] * 10_003, k=[*many, "a", "b", "c", *many])
+    assert len(b.rows()) == 5_000
+    b.advance(1)
+    assert b.state.keys.size < 100
+    b.tick(0)
+    b.tick(5 * SECOND)
+    assert sorted(b.rows()) == [("a", 1), ("b", 1), ("c", 1)]
+
+
+def test_values_kept_for_a_median_go_with_their_windows() -> None:
+    b = Bench(window={"sliding": "4s", "advance": "1s"}, select={"m": "median(v)"})
+    sizes: list[int] = []
+    for second in range(60):
+        b.feed(ts=[second * SECOND] * 2_000, v=[float(i) for i in range(2_000)])
+        b.advance(second * SECOND)
+        sizes.append(b.box.state_nbytes(b.state))
+    assert max(sizes) <= 3 * sizes[5]
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
