@@ -34,7 +34,7 @@ BOOLEANS = {b"true": True, b"True": True, b"TRUE": True, b"1": True} | {
     b"false": False, b"False": False, b"FALSE": False, b"0": False,
 }  # fmt: skip
 _INT = re.compile(rb"[ \t]*-?[0-9]+[ \t]*")
-_FLOAT = re.compile(rb"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+_FLOAT = re.compile(rb"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _INTS = re.compile(rb"-?[0-9]{1,18}(?:,-?[0-9]{1,18})*")
 _FLOATS = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:,-?[0-9]+(?:\.[0-9]+)?)*")
 LONG_NUMBER = 400  # digits beyond any type; Python itself refuses to read 4,300

@@ -29,7 +29,6 @@ COLUMNAR_BYTES = 12 * 1024
 
 _KEY = re.compile(rb'[ \t]*"([^"\\]+)"[ \t]*:[ \t]*')
 _FIRST = re.compile(rb"[ \t]*\{")
-_END = re.compile(rb"[ \t]*\}[ \t\r]*$")
 _COMMA, _NEWLINE = b",\n"
 _INT32 = np.iinfo(np.int32)
 
@@ -58,17 +57,18 @@ class Layout:
         for i, part in enumerate(parts):
             opening = _FIRST.match(part) if i == 0 else None
             key = _KEY.match(part, opening.end() if opening else 0)
-            end = _END.search(part) if i == len(parts) - 1 else None
-            if key is None or (i == 0) != (opening is not None) or (i == len(parts) - 1) != (end is not None):
+            if key is None or (i == 0) != (opening is not None):
                 return None
             name = key[1].decode("utf-8", "replace")
             if name not in intake.schema:
                 return None
-            columns.append(Column(intake.schema[name], part[: key.end()], end[0] if end else b""))
+            columns.append(Column(intake.schema[name], part[: key.end()], b""))
         names = {c.field.name for c in columns}
         if len(names) < len(columns) or any(f.name not in names and not f.nullable for f in intake.schema):
             return None
-        return cls(intake, tuple(columns))
+        value = parts[-1].rstrip(b" \t\r").removesuffix(b"}").rstrip(b" \t")
+        columns[-1] = columns[-1]._replace(behind=parts[-1][len(value) :])
+        return cls(intake, tuple(columns)) if b"}" in columns[-1].behind else None
 
     def decode(self, data: bytes, arrival_ns: int) -> Train | None:
         """A train of all lines, or None."""

@@ -14,16 +14,17 @@ DESCRIBED = 64
 class Rejects:
     def __init__(self) -> None:
         self._described: list[Reject] = []
-        self._more: dict[Reason, Reject] = {}
+        self._more: dict[Reason, tuple[int, int, str, bytes]] = {}  # the first of each reason that is not described
+        self._counts: dict[Reason, int] = {}
 
     def add(self, reason: Reason, line: int, offset: int, message: str, data: bytes) -> None:
         if len(self._described) < DESCRIBED:
             self._described.append(Reject(reason, line, offset, message, sample(data)))
-            return
-        more = self._more.get(reason)
-        if more is None:
-            more = Reject(reason, line, offset, f"and more of this block, the first: {message}", sample(data), 0)
-        self._more[reason] = more._replace(tuples=more.tuples + 1)
+        elif reason in self._counts:
+            self._counts[reason] += 1
+        else:
+            self._counts[reason] = 1
+            self._more[reason] = (line, offset, f"and more of this block, the first: {message}", sample(data))
 
     def all(self) -> list[Reject]:
-        return [*self._described, *self._more.values()]
+        return self._described + [Reject(r, *first, tuples=self._counts[r]) for r, first in self._more.items()]
