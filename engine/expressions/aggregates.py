@@ -79,9 +79,8 @@ def split_aggregates(
 ) -> AggregatedExpression:
     """Take an expression with aggregates apart. ``group`` holds what may stand outside the calls (the fields grouped
     by, the window's bounds); None allows every field and leaves the check to the caller, who reads ``fields``."""
-    tree = parse(text)
     compiler = _AggregateCompiler(text, schema, group)
-    node = compiler.build(tree)
+    node = compiler.compile(parse(text))
     return AggregatedExpression(text, tuple(compiler.calls), finish(compiler, node, expect))
 
 

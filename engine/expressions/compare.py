@@ -88,7 +88,8 @@ def comparable(op: str, left: Node, right: Node) -> tuple[Node, Node]:
             raise Refusal("months have no length to compare")
         return left, right
     if a.is_numeric and b.is_numeric:
-        return operands(*_narrowed(left, right), wider(a, b))
+        left, right = _narrowed(left, right)
+        return operands(left, right, wider(left.type or a, right.type or b))
     if Type.STRING in (a, b):
         from engine.expressions.casts import text_operand  # casts build on comparisons
 

@@ -54,6 +54,13 @@ class Compiler:
         self.schema = schema
         self.fields: set[str] = set()
 
+    def compile(self, tree: exp.Expression) -> Node:
+        """The node of a whole text."""
+        try:
+            return self.build(tree)
+        except RecursionError as error:  # a caller deep in its own stack; the limits of ``parse`` hold for the rest
+            raise ExpressionError("the expression is nested too deeply", self.text, 0) from error
+
     def build(self, tree: exp.Expression) -> Node:
         """The node of a syntax tree."""
         taken = _TAKEN.get(type(tree))
@@ -167,12 +174,12 @@ class Compiler:
         return negation(node) if inner is not tree and inner.args.get("negate") else node
 
     def case(self, tree: exp.Case) -> Node:
-        subject = tree.this
+        subject = None if tree.this is None else self.build(tree.this)
         branches: list[tuple[Node, Node]] = []
         for branch in tree.args.get("ifs") or ():
             condition = self.build(branch.this)
             if subject is not None:
-                condition = compare("=", self.build(subject), condition)
+                condition = compare("=", subject, condition)
             branches.append((condition, self.build(branch.args["true"])))
         default = tree.args.get("default")
         return case(branches, None if default is None else self.build(default))

@@ -72,9 +72,7 @@ def _hush() -> None:
 def compile_expression(text: str, schema: Schema, *, expect: Type | None = None) -> Expression:
     """Compile SQL text over a schema; ``expect`` is the type that the place needs. Raises ExpressionError."""
     compiler = Compiler(text, schema)
-    tree = parse(text)
-    node = compiler.build(tree)
-    return finish(compiler, node, expect)
+    return finish(compiler, compiler.compile(parse(text)), expect)
 
 
 def finish(compiler: Compiler, node: Node, expect: Type | None) -> Expression:
@@ -89,6 +87,7 @@ def finish(compiler: Compiler, node: Node, expect: Type | None) -> Expression:
         raise ExpressionError("an interval cannot be a column", text, 0, hint)
     if expect is not None and node.type is not expect:
         raise ExpressionError(f"a {expect} is expected here, this is {node.type}", text, 0)
+    nodes.share([node])
     return Expression(text, node, frozenset(compiler.fields))
 
 

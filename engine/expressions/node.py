@@ -10,6 +10,7 @@ Filters use it because AND and OR need no three-valued logic there.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, cast
@@ -42,6 +43,7 @@ class _Interval:
 INTERVAL = cast(Type, _Interval("interval"))  # nanoseconds: what lies between two timestamps
 MONTHS = cast(Type, _Interval("interval of months"))  # calendar months, which have no length
 
+MAX_KEY_CHARS = 400
 _INT64 = (-(2**63), 2**63 - 1)
 INTEGER_RANGE: dict[Type, Range] = {
     Type.INT: (-(2**31), 2**31 - 1),
@@ -94,7 +96,7 @@ class Node:
         range: Range | None = None,
         mask: RunMask | None = None,
     ) -> None:
-        self.key = key
+        self.key = bounded_key(key)
         self.type = type
         self.run = run
         self.children = children
@@ -133,11 +135,23 @@ class Node:
         return self.constant.pool.values[raw] if self.constant.pool is not None else raw
 
     def walk(self) -> Iterator[Node]:
+        """Every node below and this one, each once: a node may have several parents (``abs(x)`` looks at x twice), and
+        following every path would take time exponential in the depth."""
+        seen: set[int] = set()
         stack = [self]
         while stack:
             node = stack.pop()
-            yield node
-            stack.extend(node.children)
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                stack.extend(node.children)
+
+
+def bounded_key(key: str) -> str:
+    """A long key by its digest: a node that stands in its parent's key twice would double it at each level."""
+    if len(key) <= MAX_KEY_CHARS:
+        return key
+    return f"#{hashlib.blake2b(key.encode('utf-8', 'surrogatepass'), digest_size=24).hexdigest()}"
 
 
 def constant(value: Any, type: Type | None) -> Node:
@@ -158,7 +172,7 @@ def constant_vector(vector: Vector, type: Type | None) -> Node:
     node.constant = vector
     value = node.value
     node.can_nan = isinstance(value, float) and value != value
-    node.key = f"null:{type}" if value is None else f"{value!r}:{type}"
+    node.key = bounded_key(f"null:{type}" if value is None else f"{value!r}:{type}")
     if type in INTEGER_RANGE:
         node.range = (value, value) if value is not None else (0, 0)
     if type is Type.BOOLEAN and value is not None:
@@ -191,7 +205,8 @@ def folded(node: Node) -> Node:
 def share(roots: Iterable[Node]) -> None:
     """Memoise, within a scope, every subexpression that occurs more than once below these roots.
 
-    Counted by key. Below a shared node nothing further is counted twice: its parts run once anyway.
+    Counted by key. Below a shared node nothing further is counted twice: its parts run once anyway. Each expression is
+    shared with itself when it is compiled, which also keeps its running time linear in its size.
     """
     roots = list(roots)
     seen: Counter[str] = Counter()

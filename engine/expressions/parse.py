@@ -24,9 +24,9 @@ from sqlglot.errors import ParseError, TokenError
 from catalog.errors import ExpressionError
 
 MAX_TEXT_CHARS = 8_192
-MAX_NESTING = 64  # brackets and CASE open at once
+MAX_NESTING = 32  # brackets and CASE open at once; the parser takes some 16 frames for each
 MAX_PREFIX_RUN = 16  # NOT NOT NOT ..., - - - ...
-MAX_DEPTH = 160  # of the syntax tree, chains of AND and OR not counted
+MAX_DEPTH = 120  # of the syntax tree, chains of AND and OR not counted; the compiler takes 4 frames for each
 MAX_NODES = 4_000
 
 _SYNTAX_FUNCTIONS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION")
