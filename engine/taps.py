@@ -1,7 +1,7 @@
 """Who watches which arc. A place that nobody watches costs nothing: plans are compiled with the taps that exist.
 
-Inside a superbox trains bypass queues and fused chains make no trains at all; so a watched arc is taken out of the chain
-while it is watched, and the compiled plans are forgotten whenever a tap comes or goes.
+Inside a superbox trains bypass queues and fused chains make no trains at all; so a watched arc is taken out of the
+chain while it is watched, and the compiled plans are forgotten whenever a tap comes or goes.
 """
 
 from __future__ import annotations

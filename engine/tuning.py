@@ -1,9 +1,9 @@
 """What the process asks of Python and of the C library, once, when a daemon starts.
 
 - Python's lock is handed over every 5 ms by default; a thread with one tuple to deliver should not wait that long.
-- The C library gives memory back to the kernel as soon as 128 KiB at the top of its heap are free, and a train of 10,000
-  tuples is larger than that: every train then pays some eighty page faults, a quarter of its time. Blocks below 32 MiB
-  come from the heap, and the heap keeps 128 MiB.
+- The C library gives memory back to the kernel as soon as 128 KiB at the top of its heap are free, and a train of
+  10,000 tuples is larger than that: every train then pays some eighty page faults, a quarter of its time. Blocks
+  below 32 MiB come from the heap, and the heap keeps 128 MiB.
 - The collector of cycles looks at what start-up made once more for nothing: it is set aside.
 """
 

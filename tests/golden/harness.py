@@ -1,9 +1,9 @@
 """Runs a golden case: a network, rows in, rows out, under every configuration that must not matter.
 
 A case is one YAML file: ``network`` (streams, boxes, outputs), ``input`` (a list of ``{stream: [rows]}``, fed in this
-order), ``expect`` (rows by output). ``close: true`` ends every stream's event time after the input, so that all windows
-close. ``ordered: false`` compares as multisets, for outputs that merge several paths. ``counts`` checks fields of a box's
-reading.
+order), ``expect`` (rows by output). ``close: true`` ends every stream's event time after the input, so that all
+windows close. ``ordered: false`` compares as multisets, for outputs that merge several paths. ``counts`` checks
+fields of a box's reading.
 """
 
 from __future__ import annotations
