@@ -69,6 +69,7 @@ class Engine:
         self._room = Condition()
         self.on_room: Callable[[], None] = lambda: None
         self.storage.when_room(self._room_again)
+        self.storage.readmit = self.routes.enqueue
 
     def _make_storage(self, memory_bytes: int, spill: SpillFiles | None) -> StorageManager:
         arcs = self.network.arcs
@@ -127,12 +128,17 @@ class Engine:
 
     def feed(self, stream: int, train: Train, timeout_s: float | None = None) -> bool:
         """Admit a train, waiting while storage is full. False when there was no room in time: nothing was taken."""
-        if not self.storage.has_room:
-            with self._room:
-                if not self._room.wait_for(lambda: self.storage.has_room, timeout_s):
-                    return False
+        if not self.wait_for_room(timeout_s):
+            return False
         self.routes.admit(stream, train)
         return True
+
+    def wait_for_room(self, timeout_s: float | None = None) -> bool:
+        """Whether storage has room for more, waiting for it that long."""
+        if self.storage.has_room:
+            return True
+        with self._room:
+            return self._room.wait_for(lambda: self.storage.has_room, timeout_s)
 
     def block_output(self, output: int, blocked: bool) -> None:
         """An outlet takes no more, or does again."""

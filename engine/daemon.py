@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from threading import Lock, Thread
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep, time_ns
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
@@ -21,6 +21,7 @@ from catalog.catalog import Catalog
 from catalog.network import Network, Output
 from catalog.readings import EngineReading, OutputReading, Readings, StreamReading
 from engine.core import Engine
+from engine.desk import MemoryDesk
 from engine.taps import offer
 from engine.ticker import Ticker
 from qos_monitor.histogram import LatencyRecorder
@@ -38,6 +39,11 @@ from scheduler.events import Outcome
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
 from storage.train import Train
+
+if TYPE_CHECKING:  # what only a data_dir or spilling needs, and pyarrow with it, is loaded for those alone
+    from engine.durable.keeper import Keeper
+    from engine.durable.recovery import Progress
+    from engine.durable.temporary import TemporarySpill
 
 log = logging.getLogger("aurorad")
 
@@ -61,7 +67,12 @@ class Daemon:
         self._told = [(0, 0)] * len(network.outputs)  # tuples and missed deadlines that the scheduler knows of
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
-        self.event_time = EventTime(network, self.now_ns)
+        self.keeper = self._make_keeper()
+        self._temporary_spill = self._make_spill()
+        spill = self._temporary_spill.files if self._temporary_spill is not None else None
+        if self.keeper is not None and _spills(network):
+            spill = self.keeper.spill
+        self.event_time = EventTime(network, self.now_ns if self.keeper is None else self.keeper.clock)
         self.engine = Engine(
             network,
             [self._deliverer(output) for output in network.outputs],
@@ -72,8 +83,9 @@ class Daemon:
             stamps=self.event_time.stamps,
             statistics=self.catalog.stats,
             now_ns=self.now_ns,
+            spill=spill,
         )
-        self._ticker = Ticker(self.engine, self.event_time.idle_watermarks)
+        self._ticker = Ticker(self.engine, self.event_time.idle_watermarks, self._enter)
         self.monitor = Monitor(
             self.catalog, self._read, self.recorders, on_sample=self._on_sample, on_error=self._monitor_failed
         )
@@ -84,7 +96,7 @@ class Daemon:
             network,
             self._loop,
             self._admit,
-            lambda: self.engine.storage.has_room,
+            self._has_room,
             limits=_limits(config.limits),
             on_blocked=self.engine.block_output,
             now_ns=self.now_ns,
@@ -94,20 +106,50 @@ class Daemon:
         self.http: HttpServer | None = None
         self.failed = False
         self.on_failure: Callable[[], None] = lambda: None
-        self.engine.when_failed(self._fail)
+        self.on_progress: Callable[[Progress], None] = lambda progress: None  # of a replay
+        self.engine.when_failed(self.fail)
+        if self.keeper is None:
+            self.server.desk = MemoryDesk(len(network.streams), self._admit)
+        else:
+            from engine.durable.daemon_side import join
+
+            join(self, self.keeper)
+
+    def _make_keeper(self) -> Keeper | None:
+        if self.network.config.engine.data_dir is None:
+            return None
+        from engine.durable.daemon_side import make_keeper
+
+        return make_keeper(self.network, self.now_ns)
+
+    def _make_spill(self) -> TemporarySpill | None:
+        if self.keeper is not None or not _spills(self.network):
+            return None
+        from engine.durable.temporary import TemporarySpill
+
+        return TemporarySpill()
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Returns when every listener is open; ListenError when one cannot be, with nothing left running."""
+        """Returns when every listener is open; ListenError when one cannot be, with nothing left running.
+
+        With a data_dir, first what it holds is put back and replayed; StorageError when it cannot be trusted.
+        """
+        if self.keeper is not None:
+            self.keeper.open()
         self._io_thread.start()
         self.engine.start()
         try:
+            if self.keeper is not None:
+                self.keeper.replay(self.on_progress)
             self._on_io(self._open())
             self.spark.open()
         except BaseException:
             self.stop(0.0)
             raise
+        if self.keeper is not None:
+            self.keeper.start()
         self.monitor.start()
         self._ready = True
         self.spark.start()
@@ -121,6 +163,8 @@ class Daemon:
         drained = self._drain(deadline)
         if not drained and drain_s:
             log.warning("not everything was out after %.0f s: %s", drain_s, self._left())
+        if self.keeper is not None:
+            self.keeper.stop()
         self.engine.stop()
         self.spark.close()
         self.monitor.stop()
@@ -128,10 +172,12 @@ class Daemon:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._io_thread.join()
         self._loop.close()
+        if self._temporary_spill is not None:
+            self._temporary_spill.close()
         return drained
 
     def _drain(self, deadline: float) -> bool:
-        while self.server.is_decoding:
+        while self.server.is_decoding or (self.keeper is not None and not self.keeper.is_settled):
             if monotonic() > deadline:
                 return False
             sleep(0.002)
@@ -180,20 +226,35 @@ class Daemon:
     def feed(self, stream: str, train: Train, timeout_s: float | None = None) -> bool:
         """Tuples from this process, waiting while there is no room. False when there was none in time."""
         number = self.network.stream(stream).number
-        self._watch_stream(number, train)
-        if not self.engine.feed(number, train, timeout_s):
+        self.watch_stream(number, train)
+        if not self.engine.wait_for_room(timeout_s):
             return False
-        with self._fed_lock:
-            self._fed[number] += train.count
+        self._enter(number, train)
+        self.count_fed(number, train.count)
         return True
+
+    def count_fed(self, stream: int, tuples: int) -> None:
+        """Tuples that came by no connection."""
+        with self._fed_lock:
+            self._fed[stream] += tuples
 
     def subscribe(self, output: str, callback: Callable[[Train], None]) -> Callable[[], None]:
         """Hand every train of an output to a callable, on the worker that made it; how to stop that."""
         return self.server.outlets[self.network.output(output).number].subscribe(callback)
 
     def _admit(self, stream: int, train: Train) -> None:
-        self._watch_stream(stream, train)
-        self.engine.routes.admit(stream, train)
+        self.watch_stream(stream, train)
+        self._enter(stream, train)
+
+    def _enter(self, stream: int, train: Train) -> None:
+        """Into the network; with a data_dir by way of the log."""
+        if self.keeper is None:
+            self.engine.routes.admit(stream, train)
+        else:
+            self.keeper.submit(stream, train)
+
+    def _has_room(self) -> bool:
+        return self.engine.storage.has_room and (self.keeper is None or self.keeper.has_room)
 
     def _spark_engine(self) -> SparkEngine:
         storage = self.engine.storage
@@ -204,12 +265,12 @@ class Daemon:
         return SparkEngine(
             admit=self._admit,
             end=lambda stream: self._admit(stream, self.event_time.end(stream)),
-            may_enter=lambda: storage.has_room and storage.used_bytes < BULK_BYTES,
+            may_enter=lambda: self._has_room() and storage.used_bytes < BULK_BYTES,
             letters=letters,
             now_ns=self.now_ns,
         )
 
-    def _watch_stream(self, stream: int, train: Train) -> None:
+    def watch_stream(self, stream: int, train: Train) -> None:
         if watches := self.engine.taps.streams.get(stream):
             offer(watches, train)
 
@@ -217,6 +278,11 @@ class Daemon:
         number, record = output.number, self.recorders[output.number].record
 
         def deliver(train: Train) -> None:
+            if self.keeper is not None:
+                self.keeper.emit(number, train)
+                if self.keeper.is_replaying:
+                    self.server.outlets[number].emitted += train.count
+                    return  # nobody is connected, and its latency says nothing
             record(train.arrival_ns, self.now_ns())
             if watches := self.engine.taps.outputs.get(number):
                 offer(watches, train)
@@ -237,7 +303,7 @@ class Daemon:
         if max(shares, default=-1.0) >= 0:
             self.engine.post(Outcome(tuple(shares)))
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """The engine is broken: say so, stop admitting, and let the process end itself."""
         log.critical("the engine failed", exc_info=error)
         self._ready, self.failed = False, True
@@ -268,6 +334,7 @@ class Daemon:
                 memory_used=engine.storage.used_bytes,
                 memory_budget=engine.storage.budget_bytes,
                 memory_peak=engine.storage.peak_bytes,
+                spill_bytes=engine.storage.spill_bytes,
                 dead_letters=self.server.dead_letters.total,
                 draining=self._draining,
             ),
@@ -296,6 +363,10 @@ class Daemon:
     def readings(self) -> Readings:
         """Everything at this moment, with rates and load. Any thread."""
         return self.monitor.readings()
+
+
+def _spills(network: Network) -> bool:
+    return any(stream.overload == "spill" for stream in network.streams)
 
 
 def _settings(section: Any) -> SchedulerSettings:

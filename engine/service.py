@@ -12,6 +12,7 @@ import signal
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from catalog.config.read import Overrides
 from catalog.errors import NetworkError
@@ -22,6 +23,9 @@ from engine.load import load_network
 from engine.logs import set_up_logs
 from engine.tuning import tune_process
 from qos_monitor.conservation import residuals
+
+if TYPE_CHECKING:
+    from engine.durable.keeper import Keeper
 
 log = logging.getLogger("aurorad")
 
@@ -42,6 +46,10 @@ def serve(file: Path, overrides: Overrides) -> int:
     tune_process()
     daemon = Daemon(network, version=own_version())
     daemon.on_failure = lambda: signals.put(FAILED)
+    if daemon.keeper is not None:
+        from engine.durable.progress import ProgressBar
+
+        daemon.on_progress = ProgressBar()
     daemon.start()
     _say_hello(daemon, file)
     while (number := signals.get()) not in (*STOPS, FAILED):
@@ -59,6 +67,8 @@ def serve(file: Path, overrides: Overrides) -> int:
 
 def _say_hello(daemon: Daemon, file: Path) -> None:
     network = daemon.network
+    if daemon.keeper is not None:
+        _say_recovered(daemon.keeper)
     for name, (host, port) in daemon.server.addresses.items():
         log.info("%s listens on %s:%d", name, host, port)
     if daemon.http is not None:
@@ -72,6 +82,17 @@ def _say_hello(daemon: Daemon, file: Path) -> None:
         len(network.outputs),
         daemon.engine.policy,
         network.config.engine.workers,
+    )
+
+
+def _say_recovered(keeper: Keeper) -> None:
+    found = keeper.recovered
+    log.info(
+        "recovered from %s in %.2f s: %d tuples of %d bytes of log replayed",
+        f"checkpoint {found.checkpoint}" if found.checkpoint else "an empty state",
+        found.seconds,
+        found.tuples,
+        found.log_bytes,
     )
 
 

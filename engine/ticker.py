@@ -16,8 +16,11 @@ IdleWatermark = Callable[[int], int | None]
 
 
 class Ticker:
-    def __init__(self, engine: Engine, idle_watermarks: Sequence[IdleWatermark | None]) -> None:
+    def __init__(
+        self, engine: Engine, idle_watermarks: Sequence[IdleWatermark | None], admit: Callable[[int, Train], None]
+    ) -> None:
         self._engine = engine
+        self._admit = admit
         network = engine.network
         self._idle = [(s, idle) for s, idle in zip(network.streams, idle_watermarks, strict=True) if idle is not None]
         self._clocked = [node for node in network.boxes if node.box.needs_clock]
@@ -26,7 +29,7 @@ class Ticker:
         for stream, idle in self._idle:
             watermark_ns = idle(now_ns)
             if watermark_ns is not None:
-                self._engine.routes.admit(stream.number, Train.empty(stream.schema, watermark_ns))
+                self._admit(stream.number, Train.empty(stream.schema, watermark_ns))
         for node in self._clocked:
             arc = node.in_arcs[0]
             if not self._engine.storage.queues[arc].entries:  # what waits there will wake the box as well

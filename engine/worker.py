@@ -45,6 +45,7 @@ class WorkerPool:
         self.post = post
         self.now_ns = now_ns
         self.execution_queue = execution_queue
+        self.before_plan: Callable[[tuple[int, ...]], None] | None = None  # a checkpoint wants to see them first
         self.busy_ns = [0] * size
         self.plans = [0] * size
         self.on_failure: Callable[[Exception], None] = _log_failure
@@ -69,6 +70,8 @@ class WorkerPool:
             plan, claims = self.execution_queue.get()
             if plan is None:
                 return
+            if (before := self.before_plan) is not None:
+                before(plan.boxes)
             begun_ns = perf_counter_ns()
             try:
                 self.executable(plan.boxes).run(claims)

@@ -16,6 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from router.codecs.base import Decoder, Received
+from router.named import NamedReader
+from router.session import Ack, Forget, ReaderFramer, ReaderHello, SessionError, line, says_hello
+from router.sessions import SourceSession
 from router.subscribers import Outlet, Subscriber
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._ended = False  # nothing more will come
         self._counted = 0  # tuples of the decoder that are in the port's count
         self._read_bytes = FIRST_READ_BYTES
+        self._first: bytes | None = b""  # until it is clear whether it is a session (see session.py)
+        self._session: SourceSession | None = None
+        self._waits = False  # the session has enough for now
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -74,15 +80,44 @@ class SourceConnection(asyncio.BufferedProtocol):
         if nbytes == self._read_bytes < len(self._server.read_buffer):
             self._read_bytes *= 2
         data = bytes(self._server.read_buffer[:nbytes])
-        self._decode(lambda: self._decoder.receive(data, arrival_ns), nbytes)
+        if self._first is not None:
+            data = self._first + data
+            self._first = None if self._recognise(data) else data
+            if self._first is not None:
+                return
+        if self._session is not None:
+            self._session.receive(data, arrival_ns)
+        else:
+            self._decode(lambda: self._decoder.receive(data, arrival_ns), nbytes)
+
+    def _recognise(self, first: bytes) -> bool:
+        """Whether its first bytes are enough to say what it is."""
+        is_session = says_hello(first)
+        if is_session and self._server.desk is not None:
+            self._session = SourceSession(self._server, self, self._server.desk)
+        return is_session is not None
 
     def eof_received(self) -> bool:
         self._end()
-        return self._decoding  # keep the transport until what it brought is decoded
+        # Keep the transport until what it brought is decoded.
+        return self._decoding or (self._session is not None and self._session.is_busy)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
         self._server.closed(self)
+
+    @property
+    def session(self) -> SourceSession | None:
+        return self._session
+
+    @property
+    def is_closing(self) -> bool:
+        return self.transport is None or self.transport.is_closing()
+
+    def wait(self, waits: bool) -> None:
+        if waits != self._waits:
+            self._waits = waits
+            self._set_reading()
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
@@ -118,22 +153,40 @@ class SourceConnection(asyncio.BufferedProtocol):
         if not self._decoding:
             self.finish()
 
+    def finish_if_ended(self) -> None:
+        if self._ended:
+            self.finish()
+
     def finish(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self._take(self._decoder.end(self._server.now_ns()))
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._session is not None:
+            if not self._session.is_busy:
+                self.transport.close()
+            return
+        now_ns = self._server.now_ns()
+        if self._first:
+            self._take(self._decoder.receive(self._first, now_ns))
+        self._take(self._decoder.end(now_ns))
+        self.transport.close()
+
+    def close(self) -> None:
+        """After what was written."""
+        if self.transport is not None:
             self.transport.close()
 
     # -- the server's wishes ------------------------------------------------------------------------------------------
 
     def hold(self, held: bool) -> None:
-        self._held = held
+        # A client that numbers its batches is told when there is no room on the disk: it is read from, to be refused.
+        self._held = held and not (self._session is not None and self._server.refuses)
         self._set_reading()
 
     def _set_reading(self) -> None:
         transport = self.transport
         if transport is None or transport.is_closing() or self._ended:
             return
-        if self._held or self._decoding:
+        if self._held or self._decoding or self._waits:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -150,7 +203,7 @@ class SourceConnection(asyncio.BufferedProtocol):
 
 
 class SinkConnection(asyncio.Protocol):
-    """Someone who receives tuples. What it sends is ignored."""
+    """Someone who receives tuples. What it sends is ignored, unless it says hello: see session.py."""
 
     def __init__(self, server: Server, outlet: Outlet) -> None:
         self._server = server
@@ -158,6 +211,9 @@ class SinkConnection(asyncio.Protocol):
         self._subscriber: Subscriber | None = None
         self.has_spoken = True  # a reader owes us nothing
         self.transport: asyncio.Transport | None = None
+        self._first: bytes | None = b""  # until it is clear whether it says hello
+        self._framer: ReaderFramer | None = None
+        self._reader: NamedReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -168,17 +224,64 @@ class SinkConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         return True  # `nc host port < /dev/null` has nothing to say and still wants to read
 
+    def data_received(self, data: bytes) -> None:
+        if self._first is not None:
+            data = self._first + data
+            is_hello = says_hello(data)
+            self._first = data if is_hello is None else None
+            if is_hello:
+                self._framer = ReaderFramer()
+        if self._framer is not None:
+            try:
+                for said in self._framer.receive(data):
+                    self._hear(said)
+            except SessionError as error:
+                self._end(str(error))
+
+    def _hear(self, said: ReaderHello | Ack | Forget) -> None:
+        if isinstance(said, ReaderHello):
+            self._become_named(said)
+        elif self._reader is None:
+            return
+        elif isinstance(said, Ack):
+            self._reader.acknowledge(said.number)
+        else:
+            self._reader.forget()
+
+    def _become_named(self, hello: ReaderHello) -> None:
+        assert self.transport is not None
+        history = self._outlet.history
+        if history is None:
+            raise SessionError("named subscribers need engine.data_dir: nothing is kept here")
+        if self._subscriber is not None:
+            self._outlet.detach(self._subscriber)
+            self._subscriber = None
+        self._reader = self._server.named_reader(self._outlet, hello.name, self.transport, history)
+        self._reader.begin(hello.after, hello.nonce)
+
+    def _end(self, why: str) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(line(_error=why))
+            self.transport.close()
+
     def pause_writing(self) -> None:
         if self._subscriber is not None:
             self._subscriber.paused = True
+        if self._reader is not None:
+            self._reader.paused = True
 
     def resume_writing(self) -> None:
         if self._subscriber is not None:
             self._outlet.resume(self._subscriber)
+        if self._reader is not None:
+            self._reader.paused = False
+            self._reader.pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._subscriber is not None:
             self._outlet.detach(self._subscriber)
+        if self._reader is not None:
+            self._outlet.detach_named(self._reader)
         self._server.closed(self)
 
     def abort(self) -> None:

@@ -16,7 +16,7 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +28,10 @@ from router.codecs import DECODERS, ENCODERS
 from router.codecs.base import Decoder, Intake, Reason, Received
 from router.connection import SinkConnection, SourceConnection
 from router.dead_letters import DeadLetters
+from router.named import History, NamedReader
+from router.sessions import Desk, SourceSession, newest
 from router.subscribers import Outlet, Wake
+from storage.admission import Entry
 from storage.train import Train
 
 log = logging.getLogger("aurorad.router")
@@ -71,6 +74,7 @@ class SourcePort:
     received_bytes: int = 0
     connections: int = 0
     rejected: dict[Reason, int] = field(default_factory=dict)
+    duplicates: int = 0  # tuples that a client sent again
 
     def make_decoder(self) -> Decoder:
         return self.decoder(self.intake)
@@ -111,6 +115,9 @@ class Server:
         self._listeners: dict[str, asyncio.Server] = {}
         self.addresses: dict[str, tuple[str, int]] = {}  # by listener, once started
         self._connections: dict[Connection, int] = {}  # when it came, oldest first
+        self._history_thread = ThreadPoolExecutor(1, "aurorad-history")
+        self.desk: Desk | None = None  # who keeps account of numbered batches
+        self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: who speaks for it
         self.ports = [_make_port(s, self.limits) for s in network.streams]
         self.outlets = [self._make_outlet(o, on_blocked) for o in network.outputs]
 
@@ -198,6 +205,7 @@ class Server:
             connection.abort()
         await asyncio.sleep(0)
         self._decode_thread.shutdown(wait=True)
+        self._history_thread.shutdown(wait=True)
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -234,6 +242,9 @@ class Server:
     def _forget(self, connection: Connection) -> None:
         if self._connections.pop(connection, None) is not None and isinstance(connection, SourceConnection):
             connection.port.connections -= 1
+            session = connection.session
+            if session is not None and session.hello is not None and self._sessions.get(session.key) is session:
+                del self._sessions[session.key]
 
     # -- tuples in ----------------------------------------------------------------------------------------------------
 
@@ -241,14 +252,61 @@ class Server:
         port = connection.port
         for train in received.trains:
             self._admit(port.stream.number, train)
+        self.take_rejects(connection, received)
+        if received.fatal:
+            connection.refuse(received.rejects[-1].message)
+        self._look_for_room()
+
+    def take_rejects(self, connection: SourceConnection, received: Received) -> None:
+        port = connection.port
         if received.rejects:
             for reject in received.rejects:
                 port.rejected[reject.reason] = port.rejected.get(reject.reason, 0) + reject.tuples
             self.dead_letters.add(self.now_ns(), port.stream.name, connection.peer, received.rejects)
-            if received.fatal:
-                connection.refuse(received.rejects[-1].message)
+
+    def _look_for_room(self) -> None:
         if not self.is_held and not self._has_room():
             self._hold_sources()
+
+    # -- numbered batches, named readers ------------------------------------------------------------------------------
+
+    def speaks_for(self, session: SourceSession) -> None:
+        """This session's connection is the one that its source speaks by."""
+        before = self._sessions.get(session.key)
+        self._sessions[session.key] = session
+        if before is not None and before is not session:
+            before.replaced()
+
+    def submit(self, stream: int, train: Train, entry: Entry) -> None:
+        assert self.desk is not None
+        self.desk.submit(stream, train, entry)
+        self._look_for_room()
+
+    @property
+    def refuses(self) -> bool:
+        return self.desk is not None and bool(self.desk.refusal)
+
+    def told(self, committed: Sequence[tuple[int, Entry]], refused: Sequence[tuple[int, Entry, int, str]]) -> None:
+        """Any thread: what became of numbered batches."""
+        if not self._wake.closed:
+            self._loop.call_soon_threadsafe(self._tell, newest(committed), list(refused))
+
+    def _tell(self, committed: dict[tuple[int, str], Entry], refused: list[tuple[int, Entry, int, str]]) -> None:
+        for key, entry in committed.items():
+            if (session := self._sessions.get(key)) is not None:
+                session.committed(entry.epoch, entry.sequence)
+        for stream, entry, tuples, why in refused:
+            port = self.ports[stream]
+            port.rejected[Reason.REFUSED] = port.rejected.get(Reason.REFUSED, 0) + tuples
+            if (session := self._sessions.get((stream, entry.source))) is not None:
+                session.refused(entry.sequence, why)
+
+    def named_reader(
+        self, outlet: Outlet, name: str, transport: asyncio.WriteTransport, history: History
+    ) -> NamedReader:
+        reader = NamedReader(name, transport, history, outlet.encoder, self._loop, self._history_thread)
+        outlet.attach_named(reader)
+        return reader
 
     def decode_beside(self, work: Callable[[], Received], done: Callable[[Received], None]) -> None:
         """Run ``work`` on the decode thread and ``done`` with its result back here."""

@@ -29,6 +29,7 @@ from threading import Lock
 
 from catalog.readings import SubscriberReading
 from router.codecs.base import Encoder
+from router.named import History, NamedReader
 from storage.train import Train
 
 log = logging.getLogger("aurorad.router")
@@ -146,6 +147,8 @@ class Outlet:
         self._callbacks: list[tuple[str, TrainCallback]] = []
         self._callback_counts: dict[str, int] = {}
         self._gone = SubscriberReading("(gone)")  # sums over the subscribers that have left
+        self.history: History | None = None  # where it is kept on disk
+        self._named: list[NamedReader] = []
 
     # -- any thread ---------------------------------------------------------------------------------------------------
 
@@ -160,6 +163,11 @@ class Outlet:
                 assert self._encoder is not None and self._wake is not None
                 self._queue(self._encoder.encode(train), train.count)
                 self._wake(self)
+
+    def history_grew(self) -> None:
+        """More of the history may be read."""
+        if self._named and self._wake is not None:
+            self._wake(self)
 
     def subscribe(self, callback: TrainCallback, name: str = "in process") -> Callable[[], None]:
         """Hand every train from now on to a callable, on the thread that made it. Returns how to stop that."""
@@ -186,6 +194,7 @@ class Outlet:
                 s.settle()
             out = [s.reading() for s in self._subscribers]
         out += [SubscriberReading(n, c, c) for n, c in self._callback_counts.items()]
+        out += [reader.reading() for reader in self._named]
         return [*out, self._gone] if self._gone.offered else out
 
     @property
@@ -247,8 +256,21 @@ class Outlet:
             )
         self._unblock()
 
+    def attach_named(self, reader: NamedReader) -> None:
+        self._named = [*self._named, reader]
+
+    def detach_named(self, reader: NamedReader) -> None:
+        self._named = [r for r in self._named if r is not reader]
+
+    @property
+    def encoder(self) -> Encoder:
+        assert self._encoder is not None
+        return self._encoder
+
     def pump(self) -> None:
         """Hand on what waits, as far as the transports take it."""
+        for reader in self._named:
+            reader.pump()
         for subscriber in self._subscribers:
             self._pump(subscriber)
         self._unblock()
@@ -306,6 +328,8 @@ class Outlet:
 
     def close(self) -> None:
         """End every connection properly; what the kernel does not take at once is dropped with the transport."""
+        for reader in self._named:
+            reader.close()
         for s in self._subscribers:
             if self._encoder is not None and not s.transport.is_closing() and not s.queue:
                 s.transport.write(self._encoder.end())

@@ -97,6 +97,12 @@ class Admission:
             known.committed = max(known.committed, entry.sequence)
             known.received = max(known.received, known.committed)
 
+    def take_back(self, entry: Entry) -> None:
+        """The batch that was offered last cannot be used: it has not been received."""
+        known = self._sources.get(entry.source)
+        if known is not None and known.epoch == entry.epoch and known.received == entry.sequence:
+            known.received = max(entry.sequence - 1, known.committed)
+
     def retract(self, sources: Iterable[str]) -> None:
         """What was received of these and is not committed has not been received."""
         for source in sources:

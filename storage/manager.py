@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
+from typing import Any, NamedTuple
 
 from catalog.readings import NOTHING, ArcReading
 from storage.queue import ArcQueue, Lease, coalesce
@@ -19,6 +20,27 @@ from storage.train import NO_WATERMARK, Train
 LOW_WATER = 0.75
 TOLD = -1
 """What ``enqueue`` of a manager that spills gives in place of bytes: the scheduler has been told already."""
+
+
+class ArcContent(NamedTuple):
+    """What waits on an arc at one moment, oldest first; ``blocks`` come after the trains."""
+
+    trains: list[Train]
+    blocks: list[Any]
+    counts: tuple[int, int, int, int]  # enqueued, dequeued, shed, expired
+
+
+class SavedBlock(NamedTuple):
+    """A block as a checkpoint has it: on disk at ``ref``, or the trains themselves."""
+
+    ref: Any
+    trains: list[Train]
+    nbytes: int
+    tuples: int
+
+
+Saved = tuple[list[Train], list[int], Sequence[int]]
+"""Of one arc: its trains, the numbers of its blocks, and its counts."""
 
 
 class StorageManager:
@@ -30,6 +52,7 @@ class StorageManager:
         self.peak_bytes = 0
         self._has_room = True
         self._on_room: Callable[[], None] | None = None
+        self.readmit: Callable[[tuple[int, ...], Train], None] = lambda arcs, train: None  # put and announce
         self.cut_arcs = 0  # arcs of which a part is on disk
 
     wants_rank = False
@@ -58,6 +81,29 @@ class StorageManager:
                 ArcReading(name, q.tuples, q.nbytes, q.enqueued, q.dequeued, dropped_of(q))
                 for name, q in zip(names, self.queues, strict=True)
             ]
+
+    def contents(self) -> list[ArcContent]:
+        """Every arc at one moment: what a checkpoint holds."""
+        with self._lock:
+            return [
+                ArcContent([t for t, _ in q.entries], [], (q.enqueued, q.dequeued, q.shed, q.expired))
+                for q in self.queues
+            ]
+
+    def restore(self, arcs: Mapping[int, Saved], blocks: Sequence[SavedBlock]) -> None:
+        """Put back what a checkpoint held, before anything else comes. What was on disk comes back to memory."""
+        for arc, (held, numbers, counts) in arcs.items():
+            assert all(blocks[n].ref is None for n in numbers), "blocks on disk need the manager that spills"
+            trains = [*held, *(t for n in numbers for t in blocks[n].trains)]
+            self._recount(arc, trains, counts)
+            for train in trains:
+                self.readmit((arc,), train)
+
+    def _recount(self, arc: int, trains: Sequence[Train], counts: Sequence[int]) -> None:
+        """The counts as they were, less the trains that are about to be counted once more."""
+        queue = self.queues[arc]
+        queue.enqueued, queue.dequeued, queue.shed, queue.expired = counts
+        queue.enqueued -= sum([t.count for t in trains])
 
     def is_empty(self) -> bool:
         """Nothing waits on any arc, punctuations included."""

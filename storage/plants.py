@@ -22,7 +22,7 @@ PLANTS = {
     "window_off_by_one": "restore a stream's clock one watermark too far",
     "spill_overtakes": "let a train bypass a queue that has older trains on disk",
     "forget_sent": "number the outputs again from the checkpoint after a crash",
-    "replay_from_zero_tolerance": "replay the record at the checkpoint's own position twice",
+    "replay_twice": "replay the first record behind the checkpoint twice",
 }
 
 _ACTIVE = frozenset(filter(None, os.environ.get("AURORAD_PLANT", "").split(",")))

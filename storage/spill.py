@@ -137,7 +137,7 @@ class SpillFiles:
 
     def sync(self) -> None:
         """Everything written is on disk after this, names included."""
-        dirty = [s for s in self._segments.values() if s.dirty]
+        dirty = [s for s in list(self._segments.values()) if s.dirty]
         for segment in dirty:
             segment.dirty = False
             segment.file.sync()
@@ -146,8 +146,9 @@ class SpillFiles:
 
     def collect(self, kept: Collection[int]) -> None:
         """Remove the segments that nobody waits for and that no checkpoint refers to."""
-        for number in [n for n, s in self._segments.items() if not s.live and n not in kept and n != self._next - 1]:
-            self._remove(number)
+        for number, segment in list(self._segments.items()):
+            if not segment.live and number not in kept and number != self._next - 1:
+                self._remove(number)
 
     def close(self) -> None:
         for segment in self._segments.values():

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from catalog.readings import ArcReading
 from catalog.schema import Schema
-from storage.manager import TOLD, StorageManager, dropped_of
+from storage.manager import TOLD, ArcContent, Saved, SavedBlock, StorageManager, dropped_of
 from storage.queue import ArcQueue, Lease
 from storage.spill import BLOCK_BYTES, Ref, SpillDamageError, SpillFiles
 from storage.train import Train
@@ -68,6 +68,13 @@ class Block:
         self.trains.append(train)
         self.nbytes += nbytes
         self.tuples += train.count
+
+    def frozen(self) -> Block:
+        """As it is now, whatever becomes of it."""
+        copy = Block(self.arcs)
+        copy.trains = None if self.trains is None else list(self.trains)
+        copy.nbytes, copy.tuples, copy.ref = self.nbytes, self.tuples, self.ref
+        return copy
 
 
 class SpillingStorage(StorageManager):
@@ -333,6 +340,49 @@ class SpillingStorage(StorageManager):
     @property
     def spill_bytes(self) -> int:
         return self.spill.disk_bytes
+
+    def contents(self) -> list[ArcContent]:
+        with self._lock:
+            frozen = {id(b): b.frozen() for blocks in self._blocks for b in blocks}
+            return [
+                ArcContent(
+                    [t for t, _ in q.entries],
+                    [frozen[id(b)] for b in blocks],
+                    (q.enqueued, q.dequeued, q.shed + self.damaged[a], q.expired),
+                )
+                for a, (q, blocks) in enumerate(zip(self.queues, self._blocks, strict=True))
+            ]
+
+    def restore(self, arcs: Mapping[int, Saved], blocks: Sequence[SavedBlock]) -> None:
+        holders: dict[int, list[int]] = {}
+        for arc, (trains, numbers, counts) in arcs.items():
+            self._recount(arc, trains, counts)
+            for train in trains:
+                self.readmit((arc,), train)
+            for number in numbers:
+                holders.setdefault(number, []).append(arc)
+        for number, saved in enumerate(blocks):  # numbered in the order in which each arc has them
+            if number in holders:
+                self._restore_block(tuple(holders[number]), saved)
+        self._wake()
+
+    def _restore_block(self, arcs: tuple[int, ...], saved: SavedBlock) -> None:
+        block = Block(arcs)
+        block.is_open = False
+        block.ref, block.nbytes, block.tuples = saved.ref, saved.nbytes, saved.tuples
+        with self._lock:
+            if saved.ref is None:
+                block.trains = list(saved.trains)
+                self.used_bytes += block.nbytes
+                self._to_write.append(block)
+            else:
+                block.trains = None
+            for arc in arcs:
+                self.cut_arcs += not self._blocks[arc]
+                self._blocks[arc].append(block)
+                self.spilled_tuples[arc] += block.tuples
+                self.spilled_bytes[arc] += block.nbytes
+                self._hungry[arc] = None
 
     def live_refs(self) -> Iterable[Ref]:
         return [b.ref for blocks in self._blocks for b in blocks if b.ref is not None]

@@ -61,6 +61,8 @@ class EngineSection(Section):
     workers: WholeNumber = Field(default=2, ge=1, le=256)
     memory_bytes: PositiveSize = Field(default=512 * 1024**2, alias="memory")
     data_dir: str | None = Field(default=None, min_length=1)
+    checkpoint_ns: PositiveDuration = Field(default=10 * 10**9, alias="checkpoint")
+    retain_bytes: PositiveSize = Field(default=1024**3, alias="retain")
 
 
 def _off(value: object) -> object:

@@ -1,0 +1,112 @@
+"""Lines and blocks over one socket, and how rows become bytes."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+from aurorad_client.errors import ClientError
+
+READ_BYTES = 256 * 1024
+Rows = Any
+"""Dicts for ndjson; a pyarrow Table or RecordBatch for arrow."""
+
+
+class Wire:
+    """A connection. Every method may raise OSError: whoever uses it connects again."""
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray()
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def say(self, **content: Any) -> None:
+        self.send(json.dumps(content, separators=(",", ":")).encode() + b"\n")
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._socket.settimeout(seconds)
+
+    def line(self) -> dict[str, Any]:
+        """The next line of the protocol; blocks until it is there. OSError when the other side has gone."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            self._more()
+        text = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ClientError(f"not the protocol of aurorad: {text[:80]!r}") from error
+        if not isinstance(found, dict):
+            raise ClientError(f"not the protocol of aurorad: {text[:80]!r}")
+        return found
+
+    def has_line(self) -> bool:
+        return b"\n" in self._buffer
+
+    def poll(self) -> bool:
+        """Whether a whole line has come by now."""
+        if self.has_line():
+            return True
+        self._socket.setblocking(False)
+        try:
+            self._more()
+        except BlockingIOError:
+            return False
+        finally:
+            self._socket.setblocking(True)
+        return self.has_line()
+
+    def block(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._more()
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data
+
+    def skip_to(self, marker: bytes) -> None:
+        """Drop what comes before these bytes."""
+        while (at := self._buffer.find(marker)) < 0:
+            del self._buffer[: max(0, len(self._buffer) - len(marker))]
+            self._more()
+        del self._buffer[:at]
+
+    def _more(self) -> None:
+        data = self._socket.recv(READ_BYTES)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._buffer += data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def encode(rows: Rows, format: str) -> tuple[bytes, int]:
+    """A block, and how many tuples it has."""
+    if format == "ndjson":
+        lines = [json.dumps(row, separators=(",", ":"), ensure_ascii=False, default=str) for row in rows]
+        return ("\n".join(lines) + "\n").encode() if lines else b"", len(lines)
+    if format == "arrow":
+        import pyarrow as pa
+
+        batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return sink.getvalue().to_pybytes(), rows.num_rows
+    raise ValueError(f"a format is ndjson or arrow, not {format!r}")
+
+
+def decode(payload: bytes, format: str) -> Rows:
+    """A list of dicts, or a pyarrow Table."""
+    if format == "ndjson":
+        return [json.loads(text) for text in payload.splitlines() if text]
+    if format == "arrow":
+        import pyarrow as pa
+
+        return pa.ipc.open_stream(payload).read_all()
+    raise ValueError(f"a format is ndjson or arrow, not {format!r}")

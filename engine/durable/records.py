@@ -1,0 +1,51 @@
+"""What stands in the log: trains admitted, trains emitted to named subscribers, and notes about those.
+
+A payload is a small JSON object, padded to eight bytes, and for most kinds a train behind it. Streams, outputs and
+sources are named, not numbered: numbers change with the network file, names are the user's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from storage.admission import Entry
+from storage.encode import encode_train
+from storage.files import Bytes
+from storage.train import Train
+
+TRAIN = 1  # {"s": stream, "n": the time it was stamped with, "e": [[source, epoch, sequence], ...]} and the train
+OUTPUT = 2  # {"o": output, "q": the number of its first tuple} and the train
+NAMED = 3  # {"o": output, "name": subscriber, "q": the last number it acknowledged, or -1: it is to be forgotten}
+REPEATS = 4  # {"o": output, "q": first, "z": last}: tuples with these numbers may have been delivered before
+RECOVERED = 5  # {"q": {output: the last number before}}: a replay begins here
+
+_SIZE = struct.Struct("<Q")
+
+
+def pack(note: dict[str, Any], train: Train | None = None) -> list[Bytes]:
+    text = orjson.dumps(note)
+    head: list[Bytes] = [_SIZE.pack(len(text)), text, bytes(-len(text) % 8)]
+    return head if train is None else head + encode_train(train)
+
+
+def unpack(payload: memoryview) -> tuple[dict[str, Any], memoryview]:
+    """The note, and the bytes of the train behind it."""
+    (size,) = _SIZE.unpack_from(payload)
+    note: dict[str, Any] = orjson.loads(payload[_SIZE.size : _SIZE.size + size])
+    return note, payload[_SIZE.size + size + (-size % 8) :]
+
+
+def train_record(stream: str, train: Train, now_ns: int, entries: Sequence[Entry]) -> list[Bytes]:
+    return pack({"s": stream, "n": now_ns, "e": [list(e) for e in entries]}, train)
+
+
+def output_record(output: str, first: int, train: Train) -> list[Bytes]:
+    return pack({"o": output, "q": first}, train)
+
+
+def entries_of(note: dict[str, Any]) -> list[Entry]:
+    return [Entry(*entry) for entry in note["e"]]
