@@ -32,9 +32,19 @@ from storage.train import Train
 Row = dict[str, Any]
 Value = Any
 FIELDS = {
-    "i": "int?", "j": "int", "n": "bigint?", "m": "bigint", "x": "double?", "y": "double", "b": "boolean?", "c": "boolean",
-    "s": "string?", "t": "string", "ts": "timestamp?", "at": "timestamp",
-}  # fmt: skip
+    "i": "int?",
+    "j": "int",
+    "n": "bigint?",
+    "m": "bigint",
+    "x": "double?",
+    "y": "double",
+    "b": "boolean?",
+    "c": "boolean",
+    "s": "string?",
+    "t": "string",
+    "ts": "timestamp?",
+    "at": "timestamp",
+}
 SCHEMA = Schema.of(**FIELDS)
 INT_MAX, BIG_MAX = 2**31 - 1, 2**63 - 1
 LIMITS = {"int": INT_MAX, "bigint": BIG_MAX}
@@ -57,7 +67,14 @@ doubles = st.one_of(
 )
 texts = st.text("aB% _é😀", max_size=5)
 stamps_us = st.one_of(st.integers(-(10**15), 4 * 10**15), st.sampled_from([0, -1, 951_782_400_000_000]))
-values = {"int": ints, "bigint": bigs, "double": doubles, "boolean": st.booleans(), "string": texts, "timestamp": stamps_us}
+values = {
+    "int": ints,
+    "bigint": bigs,
+    "double": doubles,
+    "boolean": st.booleans(),
+    "string": texts,
+    "timestamp": stamps_us,
+}
 
 
 def rows() -> st.SearchStrategy[list[Row]]:
@@ -114,6 +131,18 @@ def remainder(a: float, b: float) -> float | None:
     if b == 0:
         return None
     return math.nan if math.isinf(a) or a != a or b != b else math.fmod(a, b)
+
+
+def integer_remainder(a: int, b: int) -> int | None:
+    return None if b == 0 else abs(a) % abs(b) * (1 if a >= 0 else -1)
+
+
+def quotient(a: float, b: float) -> float | None:
+    return None if b == 0 else float(a) / float(b)
+
+
+def floored(a: float) -> int | None:
+    return whole("bigint")(math.floor(a)) if math.isfinite(a) else None
 
 
 def truncated(a: int, b: int) -> int | None:
@@ -174,8 +203,12 @@ def leaf(kind: str) -> st.SearchStrategy[Tree]:
     elif kind == "boolean":
         literals = st.booleans().map(lambda v: Tree(str(v).lower(), str(v).lower(), lambda row: v))
     else:
-        literals = st.just(Tree("timestamp '2020-02-29 10:00:00'", "timestamp '2020-02-29 10:00:00'", lambda row: 1582970400 * 10**6))
-    null = st.just(Tree(f"cast(null as {kind})", f"cast(null as {'varchar' if kind == 'string' else kind})", lambda row: None))
+        literals = st.just(
+            Tree("timestamp '2020-02-29 10:00:00'", "timestamp '2020-02-29 10:00:00'", lambda row: 1582970400 * 10**6)
+        )
+    null = st.just(
+        Tree(f"cast(null as {kind})", f"cast(null as {'varchar' if kind == 'string' else kind})", lambda row: None)
+    )
     return st.one_of(columns, columns, columns, literals, null)
 
 
@@ -193,7 +226,9 @@ def _conditional(kind: str, sub: Any) -> list[st.SearchStrategy[Tree]]:
     def case(condition: Tree, yes: Tree, no: Tree) -> Tree:
         value = lambda row: yes.value(row) if condition.value(row) is True else no.value(row)  # noqa: E731
         text = "case when {} then {} else {} end"
-        return Tree(text.format(condition.ours, yes.ours, no.ours), text.format(condition.duck, yes.duck, no.duck), value)
+        return Tree(
+            text.format(condition.ours, yes.ours, no.ours), text.format(condition.duck, yes.duck, no.duck), value
+        )
 
     def coalesce(a: Tree, b: Tree) -> Tree:
         value = lambda row: b.value(row) if a.value(row) is None else a.value(row)  # noqa: E731
@@ -238,7 +273,20 @@ def _integers(kind: str) -> Callable[[Any, bool], list[st.SearchStrategy[Tree]]]
         ops = {"+": lambda a, b: fit(a + b), "-": lambda a, b: fit(a - b), "*": lambda a, b: fit(a * b)}
         made = [st.builds(call(f"({{}} {op} {{}})", f"try({{}} {op} {{}})", f), *two) for op, f in ops.items()]
         made += [
-            st.builds(call("({} % {})", "({} % nullif({}, 0))", lambda a, b: None if b == 0 else int(math.fmod(a, b)) if abs(a) < 2**53 > abs(b) else abs(a) % abs(b) * (1 if a >= 0 else -1)), *two),
+            st.builds(
+                call(
+                    "({} % {})",
+                    "({} % nullif({}, 0))",
+                    lambda a, b: (
+                        None
+                        if b == 0
+                        else int(math.fmod(a, b))
+                        if abs(a) < 2**53 > abs(b)
+                        else abs(a) % abs(b) * (1 if a >= 0 else -1)
+                    ),
+                ),
+                *two,
+            ),
             st.builds(call("(-{})", "try(-{})", lambda a: fit(-a)), sub(kind)),
             st.builds(call("abs({})", "try(abs({}))", lambda a: fit(abs(a))), sub(kind)),
             st.builds(call(f"cast({{}} as {kind})", f"try_cast(trunc({{}}) as {kind})", whole(kind)), sub("double")),
@@ -247,17 +295,33 @@ def _integers(kind: str) -> Callable[[Any, bool], list[st.SearchStrategy[Tree]]]
         if kind == "int":
             made += [
                 st.builds(call("length({})", "length({})::int", len), sub("string")),
-                st.builds(call("instr({}, {})", "instr({}, {})::int", lambda s, t: s.find(t) + 1), sub("string"), sub("string")),
+                st.builds(
+                    call("instr({}, {})", "instr({}, {})::int", lambda s, t: s.find(t) + 1),
+                    sub("string"),
+                    sub("string"),
+                ),
                 st.builds(call("cast({} as int)", "try_cast({} as int)", fit), sub("bigint")),
                 st.builds(call("hour({})", "hour({})::int", lambda us: moment(us).hour), sub("timestamp")),
-                st.builds(call("dayofyear({})", "dayofyear({})::int", lambda us: moment(us).timetuple().tm_yday), sub("timestamp")),
+                st.builds(
+                    call("dayofyear({})", "dayofyear({})::int", lambda us: moment(us).timetuple().tm_yday),
+                    sub("timestamp"),
+                ),
                 st.builds(call("month({})", "month({})::int", lambda us: moment(us).month), sub("timestamp")),
             ]
         else:
             made += [
-                st.builds(call("({} + {})", "try({}::bigint + {})", lambda a, b: fit(a + b)), sub("int"), sub("bigint")),
+                st.builds(
+                    call("({} + {})", "try({}::bigint + {})", lambda a, b: fit(a + b)), sub("int"), sub("bigint")
+                ),
                 st.builds(call("({} div {})", "try({} // nullif({}, 0))", truncated), *two),
-                st.builds(call("floor({})", "try_cast(floor({}) as bigint)", lambda a: whole(kind)(math.floor(a)) if math.isfinite(a) else None), sub("double")),
+                st.builds(
+                    call(
+                        "floor({})",
+                        "try_cast(floor({}) as bigint)",
+                        floored,
+                    ),
+                    sub("double"),
+                ),
                 st.builds(call("unix_millis({})", "epoch_ms({})", lambda us: us // 1_000), sub("timestamp")),
             ]
         return made
@@ -274,11 +338,25 @@ def _doubles(sub: Any, duck: bool) -> list[st.SearchStrategy[Tree]]:
         st.builds(call("({} + {})", "({} + {}::double)", finite(lambda a, b: a + b)), *two),
         st.builds(call("({} - {})", "({} - {}::double)", finite(lambda a, b: a - b)), *two),
         st.builds(call("({} * {})", "({} * {}::double)", finite(lambda a, b: a * b)), *two),
-        st.builds(call("({} / {})", "({} / nullif({}::double, 0))", lambda a, b: None if b == 0 else float(a) / float(b)), *two),
-        st.builds(call("({} / {})", "({}::double / nullif({}::double, 0))", lambda a, b: None if b == 0 else float(a) / float(b)), sub("int"), sub("bigint")),
+        st.builds(
+            call("({} / {})", "({} / nullif({}::double, 0))", quotient),
+            *two,
+        ),
+        st.builds(
+            call(
+                "({} / {})",
+                "({}::double / nullif({}::double, 0))",
+                quotient,
+            ),
+            sub("int"),
+            sub("bigint"),
+        ),
         st.builds(call("(-{})", "(-{})", lambda a: -a), sub("double")),
         st.builds(call("abs({})", "abs({})", abs), sub("double")),
-        st.builds(call("cast({} as double)", "cast({} as double)", float), st.one_of(sub("int"), sub("bigint"), sub("boolean"))),
+        st.builds(
+            call("cast({} as double)", "cast({} as double)", float),
+            st.one_of(sub("int"), sub("bigint"), sub("boolean")),
+        ),
     ]
     if not duck:
         made += [
@@ -317,7 +395,9 @@ def _booleans(sub: Any, duck: bool) -> list[st.SearchStrategy[Tree]]:
                 return None if any(r is None for r in rights) else False
 
             return Tree(
-                f"({a.ours} in ({', '.join(t.ours for t in items)}))", f"({a.duck} in ({', '.join(t.duck for t in items)}))", value
+                f"({a.ours} in ({', '.join(t.ours for t in items)}))",
+                f"({a.duck} in ({', '.join(t.duck for t in items)}))",
+                value,
             )
 
         made += [
@@ -338,13 +418,15 @@ def _booleans(sub: Any, duck: bool) -> list[st.SearchStrategy[Tree]]:
         st.builds(call("(not {})", "(not {})", lambda a: not a), sub("boolean")),
         st.builds(
             call("({} between {} and {})", "({} between {} and {})", lambda a, b, c: b <= a <= c),
-            sub("int"), st.sampled_from([Tree("0", "0", lambda row: 0)]), st.sampled_from([Tree("7", "7", lambda row: 7)]),
+            sub("int"),
+            st.sampled_from([Tree("0", "0", lambda row: 0)]),
+            st.sampled_from([Tree("7", "7", lambda row: 7)]),
         ),
         *(
             st.builds(call(f"({{}} like '{p}')", f"({{}} like '{p}')", lambda text, p=p: like(text, p)), sub("string"))
             for p in ("a%", "%B", "%a%", "_", "a_%", "%é%a%", "")
         ),
-    ]  # fmt: skip
+    ]
     return made
 
 
@@ -360,7 +442,9 @@ def _strings(sub: Any, duck: bool) -> list[st.SearchStrategy[Tree]]:
         st.builds(call("substring({}, 2, 2)", "substring({}, 2, 2)", lambda t: t[1:3]), one),
         st.builds(call("left({}, 2)", "left({}, 2)", lambda t: t[:2]), one),
         st.builds(call("right({}, 2)", "right({}, 2)", lambda t: t[-2:]), one),
-        st.builds(call("lpad({}, 4, 'xy')", "lpad({}, 4, 'xy')", lambda t: ("xyxy"[: max(0, 4 - len(t))] + t)[:4]), one),
+        st.builds(
+            call("lpad({}, 4, 'xy')", "lpad({}, 4, 'xy')", lambda t: ("xyxy"[: max(0, 4 - len(t))] + t)[:4]), one
+        ),
         st.builds(call("cast({} as string)", "cast({} as varchar)", str), st.one_of(sub("int"), sub("bigint"))),
         st.builds(call("cast({} as string)", "cast({} as varchar)", lambda v: str(v).lower()), sub("boolean")),
     ]
@@ -377,7 +461,10 @@ def _timestamps(sub: Any, duck: bool) -> list[st.SearchStrategy[Tree]]:
     return [
         st.builds(call("date_trunc('hour', {})", "date_trunc('hour', {})", hour_start), sub("timestamp")),
         st.builds(call("date_trunc('day', {})", "date_trunc('day', {})::timestamp", day), sub("timestamp")),
-        st.builds(call("({} + interval 90 seconds)", "({} + interval 90 seconds)", lambda us: us + 90_000_000), sub("timestamp")),
+        st.builds(
+            call("({} + interval 90 seconds)", "({} + interval 90 seconds)", lambda us: us + 90_000_000),
+            sub("timestamp"),
+        ),
     ]
 
 
@@ -461,7 +548,8 @@ def test_trees_mean_what_duckdb_says(database: duckdb.DuckDBPyConnection, made: 
     declared = ", ".join(f'"{n}" {_DUCK.get(k.rstrip("?"), k.rstrip("?"))}' for n, k in FIELDS.items())
     database.execute(f"create or replace temp table rows ({declared}, number int)")
     plain = [
-        [moment(row[n]).replace(tzinfo=None) if n in ("ts", "at") and row[n] is not None else row[n] for n in FIELDS] + [k]
+        [moment(row[n]).replace(tzinfo=None) if n in ("ts", "at") and row[n] is not None else row[n] for n in FIELDS]
+        + [k]
         for k, row in enumerate(data)
     ]
     database.executemany(f"insert into rows values ({', '.join('?' * (len(FIELDS) + 1))})", plain)

@@ -16,8 +16,15 @@ from engine.expressions.node import Node
 from storage.train import Train
 
 SCHEMA = Schema.of(
-    ts="timestamp", symbol="string", price="double", size="int", big="bigint", venue="string?", extra="double?", flag="boolean"
-)  # fmt: skip
+    ts="timestamp",
+    symbol="string",
+    price="double",
+    size="int",
+    big="bigint",
+    venue="string?",
+    extra="double?",
+    flag="boolean",
+)
 
 
 def train(**columns: list[Any]) -> Train:
@@ -167,10 +174,18 @@ def test_equal_meaning_has_one_key(left: str, right: str) -> None:
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [("price - size", "size - price"), ("size / 2", "size div 2"), ("symbol = '1'", "symbol = 'l'"), ("size + 1", "size + 1L"),
-     ("cast(symbol as int)", "try_cast(symbol as int)"), ("symbol like 'a%'", "symbol like 'a_'"), ("upper('`symbol`')", "upper(symbol)"),
-     ("round(price, 1)", "bround(price, 1)"), ("trim(symbol)", "ltrim(symbol)")],
-)  # fmt: skip
+    [
+        ("price - size", "size - price"),
+        ("size / 2", "size div 2"),
+        ("symbol = '1'", "symbol = 'l'"),
+        ("size + 1", "size + 1L"),
+        ("cast(symbol as int)", "try_cast(symbol as int)"),
+        ("symbol like 'a%'", "symbol like 'a_'"),
+        ("upper('`symbol`')", "upper(symbol)"),
+        ("round(price, 1)", "bround(price, 1)"),
+        ("trim(symbol)", "ltrim(symbol)"),
+    ],
+)
 def test_different_meaning_has_two(left: str, right: str) -> None:
     assert compile_expression(left, SCHEMA).key != compile_expression(right, SCHEMA).key
 

@@ -13,8 +13,15 @@ from engine.expressions import AGGREGATES, Scope, Vector, split_aggregates
 from storage.strings import StringPool
 
 SCHEMA = Schema.of(
-    ts="timestamp", symbol="string", price="double?", size="int", big="bigint", ratio="float", venue="string?", flag="boolean?"
-)  # fmt: skip
+    ts="timestamp",
+    symbol="string",
+    price="double?",
+    size="int",
+    big="bigint",
+    ratio="float",
+    venue="string?",
+    flag="boolean?",
+)
 GROUP = Schema.of(symbol="string", window_start="timestamp")
 
 
@@ -81,13 +88,24 @@ def test_calls(text: str, expected: list[tuple[str, str, bool, tuple[Any, ...]]]
 @pytest.mark.parametrize(
     ("text", "kind", "nullable"),
     [
-        ("count(*)", Type.BIGINT, False), ("sum(size)", Type.BIGINT, True), ("sum(big)", Type.BIGINT, True), ("sum(ratio)", Type.DOUBLE, True),
-        ("avg(size)", Type.DOUBLE, True), ("min(symbol)", Type.STRING, True), ("max(ts)", Type.TIMESTAMP, True), ("min(ratio)", Type.FLOAT, True),
-        ("median(size)", Type.DOUBLE, True), ("percentile(big, 0.5)", Type.DOUBLE, True), ("percentile_approx(size, 0.5)", Type.INT, True),
-        ("first(flag)", Type.BOOLEAN, True), ("approx_count_distinct(ts)", Type.BIGINT, False), ("var_pop(ratio)", Type.DOUBLE, True),
-        ("string_agg(symbol, ',')", Type.STRING, True), ("concat_ws(',', collect_list(symbol))", Type.STRING, False),
+        ("count(*)", Type.BIGINT, False),
+        ("sum(size)", Type.BIGINT, True),
+        ("sum(big)", Type.BIGINT, True),
+        ("sum(ratio)", Type.DOUBLE, True),
+        ("avg(size)", Type.DOUBLE, True),
+        ("min(symbol)", Type.STRING, True),
+        ("max(ts)", Type.TIMESTAMP, True),
+        ("min(ratio)", Type.FLOAT, True),
+        ("median(size)", Type.DOUBLE, True),
+        ("percentile(big, 0.5)", Type.DOUBLE, True),
+        ("percentile_approx(size, 0.5)", Type.INT, True),
+        ("first(flag)", Type.BOOLEAN, True),
+        ("approx_count_distinct(ts)", Type.BIGINT, False),
+        ("var_pop(ratio)", Type.DOUBLE, True),
+        ("string_agg(symbol, ',')", Type.STRING, True),
+        ("concat_ws(',', collect_list(symbol))", Type.STRING, False),
     ],
-)  # fmt: skip
+)
 def test_types_are_spark_s(text: str, kind: Type, nullable: bool) -> None:
     split = split_aggregates(text, SCHEMA, group=GROUP)
     assert (split.type, split.nullable) == (kind, nullable)
@@ -127,7 +145,7 @@ def test_a_filter_is_an_argument_that_is_null() -> None:
         ("bool_and(size)", "bool_and does not take a int", "bool_and"),
         ("count(distinct *)", "* cannot be used in an expression", "*"),
     ],
-)  # fmt: skip
+)
 def test_refusals(text: str, message: str, place: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         split_aggregates(text, SCHEMA, group=GROUP)

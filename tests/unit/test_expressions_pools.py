@@ -69,10 +69,24 @@ def test_equal_results_have_equal_codes() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["s = t", "s <> t", "s < t", "s >= t", "s <=> t", "concat(s, t)", "concat_ws('-', s, t)", "coalesce(t, s)", "greatest(s, t)",
-     "if(s < t, s, t)", "nullif(s, t)", "instr(s, t)", "case when t is null then 'none' when s = t then s else upper(t) end",
-     "s in (t, 'x')", "replace(s, t, '!')"],
-)  # fmt: skip
+    [
+        "s = t",
+        "s <> t",
+        "s < t",
+        "s >= t",
+        "s <=> t",
+        "concat(s, t)",
+        "concat_ws('-', s, t)",
+        "coalesce(t, s)",
+        "greatest(s, t)",
+        "if(s < t, s, t)",
+        "nullif(s, t)",
+        "instr(s, t)",
+        "case when t is null then 'none' when s = t then s else upper(t) end",
+        "s in (t, 'x')",
+        "replace(s, t, '!')",
+    ],
+)
 def test_two_pools_that_grow_apart_and_rotate(text: str) -> None:
     """The answer over long-lived pools is that over fresh ones, whatever order the strings came in."""
     left, right = StringPool(), StringPool()
@@ -101,9 +115,12 @@ def test_a_column_of_nulls_may_have_an_empty_pool() -> None:
     codes = np.zeros(2, np.int32)
     empty = StringPool()
     rows = Train(
-        SCHEMA, (StringPool(["a"]).encode(["a", "a"]), codes), np.zeros(2, np.int64),
-        valid=(None, np.zeros(2, np.bool_)), pools=(StringPool(["a"]), empty),
-    )  # fmt: skip
+        SCHEMA,
+        (StringPool(["a"]).encode(["a", "a"]), codes),
+        np.zeros(2, np.int64),
+        valid=(None, np.zeros(2, np.bool_)),
+        pools=(StringPool(["a"]), empty),
+    )
     for text in (
         "upper(t)",
         "s = t",
