@@ -129,7 +129,8 @@ class Aggregate(Box):
         group = Schema(tuple({f.name: f for f in (*by, *BOUND_FIELDS)}.values()))
         select = {name: self._split(text, schema, group, ("select", name)) for name, text in p.select.items()}
         self._plan = Plan(by, p.bounds, select, self._having(schema, group, select))
-        self._time_out = next((n for n, t in p.select.items() if t.strip(" `") == WINDOW_TIME), LOST_TIME)
+        passed_on = self._split(WINDOW_TIME, schema, group, ()).outer.key
+        self._time_out = next((name for name, e in select.items() if e.outer.key == passed_on), LOST_TIME)
         if WINDOW_TIME in p.bounds and WINDOW_TIME not in select:
             self._time_out = WINDOW_TIME
         self._check_window()

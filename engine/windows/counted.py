@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.windows.groups import Groups, gather
+from engine.windows.gather import gather
+from engine.windows.groups import Groups
 from engine.windows.level import blocks, level_count
 from engine.windows.numbers import Numbers, grown
 from engine.windows.plan import Plan

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from catalog.schema import Type
 from engine.expressions import Expression, Vector
 from engine.expressions.aggregates import AggregateCall
+from engine.expressions.text_values import WRITERS
 from engine.windows.accumulators import (
     Accumulator,
     BigintSum,
@@ -29,7 +31,7 @@ from engine.windows.accumulators import (
     Partial,
     StringExtreme,
 )
-from engine.windows.keys import values_of
+from engine.windows.distinct import values_of
 from engine.windows.logged import (
     Distinct,
     Ordered,
@@ -209,26 +211,20 @@ def _distinct(call: AggregateCall, argument: Expression) -> Function:
 
 
 def _collect(call: AggregateCall, argument: Expression) -> Function:
-    """Values as text, joined by the separator, in the order of their event time."""
+    """Values as a cast to string writes them, joined by the separator, in the order of their event time."""
     separator = call.parameters[0]
+    write = _WRITERS.get(argument.type, str)
 
     def finish(partials: list[Partial], rows: Numbers) -> tuple[Vector, int]:
         segments, values, order = partials[0]
         at = np.lexsort((order, segments))  # stable: equal times stay as they came
         counts = np.bincount(segments, minlength=rows.shape[0])
-        parts = [as_text(v) for v in values.take(at).tolist()]
+        parts = [write(v) for v in values.take(at).tolist()]
         ends = np.cumsum(counts)
         spans = zip((ends - counts).tolist(), ends.tolist(), strict=True)
         return _texts(np.array([separator.join(parts[a:b]) if b > a else None for a, b in spans], object)), 0
 
     return Function((Ordered(argument),), finish)
-
-
-def as_text(value: object) -> str:
-    """As a cast to string writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 def _texts(values: Array) -> Vector:
@@ -238,6 +234,8 @@ def _texts(values: Array) -> Vector:
     present = np.array([t is not None for t in values.tolist()], np.bool_)
     return Vector(codes, None if present.all() else present, pool)
 
+
+_WRITERS: dict[Type, Callable[[Any], str]] = {**WRITERS, Type.BOOLEAN: lambda value: "true" if value else "false"}
 
 _MAKERS: dict[str, Callable[[AggregateCall, Expression], Function]] = {
     "count": _count,

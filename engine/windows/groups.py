@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from engine.expressions import Vector
 from engine.windows.accumulators import Accumulator, Partial
+from engine.windows.distinct import distinct_rows
 from engine.windows.index import HashIndex
-from engine.windows.keys import distinct_rows
 from engine.windows.logged import Logged
 from engine.windows.numbers import Array, Free, Numbers, fitting_size, grown
 from engine.windows.rows import Rows
@@ -240,72 +240,6 @@ class Groups:
                 segments, columns = entries
                 log.append(self.serial.take(slots.take(segments)), tuple([unplain(c) for c in columns]))
         return slots
-
-
-def gather(
-    parts: Sequence[tuple[Groups, Numbers]], order: Numbers | None = None, starts: Numbers | None = None
-) -> Gathered:
-    """What the slots of several tables hold, one after another; with ``order`` and ``starts`` by segment."""
-    first = parts[0][0]
-
-    def column(name: str) -> Array:
-        whole: Array = _joined([getattr(groups, name).take(slots) for groups, slots in parts])
-        return whole if order is None else whole.take(order)
-
-    names = ("key", "rows", "newest_ns", "first_ns", "last_ns")
-    key, rows, newest_ns, first_ns, last_ns = [column(name) for name in names]
-    if starts is not None:
-        key = key.take(starts)
-        rows = np.add.reduceat(rows, starts)
-        newest_ns = np.maximum.reduceat(newest_ns, starts)
-        first_ns = np.minimum.reduceat(first_ns, starts)
-        last_ns = np.maximum.reduceat(last_ns, starts)
-    partials: list[Partial] = []
-    for at, accumulator in enumerate(first.accumulators):
-        if accumulator.logged:
-            partials.append(_log_entries(parts, at, order, starts))
-            continue
-        cells = [_joined([g.cells[at][c].take(s, axis=0) for g, s in parts]) for c in range(len(accumulator.cells))]
-        if order is not None:
-            cells = [c.take(order, axis=0) for c in cells]
-        partials.append(cells if starts is None else accumulator.reduce(cells, starts))
-    return Gathered(key, rows, newest_ns, first_ns, last_ns, partials)
-
-
-def _log_entries(
-    parts: Sequence[tuple[Groups, Numbers]], at: int, order: Numbers | None, starts: Numbers | None
-) -> Partial:
-    assert len(parts) == 1, "logs are kept in one table"
-    groups, slots = parts[0]
-    if order is not None:
-        slots = slots.take(order)
-    segments = np.arange(slots.shape[0])
-    if starts is not None:
-        segments = np.searchsorted(starts, segments, "right") - 1
-    log = groups.logs[at]
-    assert log is not None
-    found, columns = log.read(groups.serial.take(slots), segments)
-    return [found, *columns]
-
-
-def take_windows(gathered: Gathered, windows: Numbers, accumulators: Sequence[Accumulator]) -> Gathered:
-    """Only these windows."""
-    partials: list[Partial] = []
-    for accumulator, partial in zip(accumulators, gathered.partials, strict=True):
-        if accumulator.logged:
-            place = np.full(gathered.rows.shape[0], -1)
-            place[windows] = np.arange(windows.shape[0])
-            segments = place.take(partial[0])
-            partials.append([p[segments >= 0] for p in (segments, *partial[1:])])
-        else:
-            partials.append([p.take(windows, axis=0) for p in partial])
-    columns = (gathered.key, gathered.rows, gathered.newest_ns, gathered.first_ns, gathered.last_ns)
-    key, rows, newest_ns, first_ns, last_ns = [c.take(windows) for c in columns]
-    return Gathered(key, rows, newest_ns, first_ns, last_ns, partials)
-
-
-def _joined(arrays: Sequence[Array]) -> Array:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def plain(column: Array) -> Any:

@@ -14,16 +14,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from catalog.schema import Field, Type
 from engine.expressions import Vector
+from engine.windows.distinct import bits_of, distinct_rows, values_of
 from engine.windows.index import HashIndex
+from engine.windows.near import NearTable
 from engine.windows.numbers import Free, Numbers, References, fitting_size, grown
 from engine.windows.strings import StringTable
 
-Array = npt.NDArray[Any]
-_NEAR = 131_072
 _DEAD = -1  # in the mask of a number that is not in use: no probe has it
 
 
@@ -172,7 +171,7 @@ class BitKeys(Keys):
         self._index = HashIndex(len(self._fields) + 1)
         self._mask = np.full(free.size, _DEAD, np.int64)
         self._bits = [np.zeros(free.size, np.int64) for _ in self._fields]
-        self._near = _Near()
+        self._near = NearTable()
 
     @property
     def _columns(self) -> tuple[Numbers, ...]:
@@ -314,38 +313,6 @@ class BitKeys(Keys):
         return self._add(tuple(probes))
 
 
-class _Near:
-    """One column of integers that lie close together: a table by value instead of a hash."""
-
-    __slots__ = ("_base", "_table")
-
-    def __init__(self) -> None:
-        self._base = 0
-        self._table: npt.NDArray[np.int32] | None = None
-
-    def covers(self, bits: Numbers) -> bool:
-        """Whether the table has a place for each of these; it moves to where they are when they fit into it."""
-        if not bits.shape[0]:
-            return False
-        low, high = int(bits.min()), int(bits.max())
-        if self._table is not None and low >= self._base and high < self._base + _NEAR:
-            return True
-        if high - low >= _NEAR // 2:
-            return False
-        self._base = max(low - _NEAR // 4, -(2**63))
-        self._table = np.full(_NEAR, -1, np.int32)
-        return high < self._base + _NEAR
-
-    def get(self, bits: Numbers) -> Numbers:
-        assert self._table is not None
-        return self._table.take(bits - self._base).astype(np.int64)
-
-    def put(self, bits: Numbers, numbers: Numbers) -> None:
-        if self._table is not None:
-            inside = np.flatnonzero((bits >= self._base) & (bits < self._base + _NEAR))
-            self._table[bits.take(inside) - self._base] = numbers.take(inside)
-
-
 def make_keys(fields: Sequence[Field]) -> Keys:
     if not fields:
         return NoKeys()
@@ -359,66 +326,3 @@ def restore_strings(table: StringTable, texts: Sequence[str | None]) -> Numbers:
     known: dict[str | None, int] = dict(zip(distinct, table.numbers_of(distinct).tolist(), strict=True))
     known[None] = 0
     return np.array([known[t] for t in texts], np.int64)
-
-
-def bits_of(values: Array) -> Numbers:
-    """Values as int64, equal exactly where SQL groups them together."""
-    if values.dtype.kind != "f":
-        return values.astype(np.int64, copy=False)
-    wide = values.astype(np.float64) + 0.0  # -0.0 becomes 0.0
-    nan = np.isnan(wide)
-    if nan.any():
-        wide[nan] = np.nan  # one NaN for all of them
-    return wide.view(np.int64)
-
-
-def values_of(bits: Numbers, type: Type) -> Array:
-    if type in (Type.FLOAT, Type.DOUBLE):
-        return bits.view(np.float64).astype(type.dtype)
-    return bits.astype(type.dtype)
-
-
-def distinct_rows(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """The positions of the first of each distinct row, in order of first sight, and for each row which one it is."""
-    count = columns[0].shape[0]
-    if not count:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    code, span = _row_code(columns)
-    if span <= max(_DENSE, 8 * count):
-        return _distinct_dense(code, span)
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.shape[0])
-    return first[order], rank.take(inverse)
-
-
-_DENSE = 65_536
-
-
-def _row_code(columns: Sequence[Numbers]) -> tuple[Numbers, int]:
-    """One integer per row, equal where all columns are, and what it stays below."""
-    code, span = np.zeros(columns[0].shape[0], np.int64), 1
-    for column in columns:
-        low, width = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if width == 1:
-            continue
-        position = column - low
-        if span * width >= 2**62:  # dense first, so that the product never overflows
-            distinct, position = np.unique(column, return_inverse=True)
-            width = distinct.shape[0]
-            code = np.unique(code, return_inverse=True)[1]
-            span = int(code.max()) + 1
-        code = code * width + position if span > 1 else position
-        span *= width
-    return code, span
-
-
-def _distinct_dense(code: Numbers, span: int) -> tuple[Numbers, Numbers]:
-    """Without a sort: each row writes its position where its code says, from the last to the first."""
-    place = np.empty(span, np.int64)  # only what was written is read
-    positions = np.arange(code.shape[0])
-    place[code[::-1]] = positions[::-1]
-    first = np.flatnonzero(place.take(code) == positions)
-    place[code.take(first)] = np.arange(first.shape[0])
-    return first, place.take(code)

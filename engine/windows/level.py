@@ -13,8 +13,9 @@ from heapq import heappop, heappush
 import numpy as np
 
 from engine.windows.accumulators import Accumulator
+from engine.windows.distinct import distinct_rows
 from engine.windows.groups import NO_PANE, Groups
-from engine.windows.keys import Keys, distinct_rows
+from engine.windows.keys import Keys
 from engine.windows.numbers import Numbers
 
 _NEAR_KEYS = 65_536

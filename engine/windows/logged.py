@@ -17,7 +17,7 @@ import numpy.typing as npt
 from catalog.errors import BindError
 from engine.expressions import Expression, Vector
 from engine.windows.accumulators import Accumulator, Cell, Partial, Reducible, decoded
-from engine.windows.keys import bits_of, distinct_rows
+from engine.windows.distinct import bits_of, distinct_rows
 from engine.windows.numbers import Array, Numbers
 from engine.windows.rows import Rows
 from engine.windows.runs import ValueLog

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.windows.groups import Gathered, Groups, gather
+from engine.windows.gather import gather
+from engine.windows.groups import Gathered, Groups
 from engine.windows.level import Level, blocks, level_count
 from engine.windows.numbers import Numbers
 from engine.windows.plan import Plan

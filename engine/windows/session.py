@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.windows.groups import Groups, gather, take_windows
+from engine.windows.gather import gather, take_windows
+from engine.windows.groups import Groups
 from engine.windows.numbers import Numbers
 from engine.windows.plan import Plan
 from engine.windows.runs import Timers

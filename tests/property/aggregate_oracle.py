@@ -18,7 +18,7 @@ from catalog.schema import Schema
 from engine.boxes.aggregate import Aggregate
 from engine.boxes.base import Tally
 from engine.windows import counted as counted_module
-from engine.windows import keys, level, numbers, panes, runs, windows
+from engine.windows import distinct, level, near, numbers, panes, runs, windows
 from storage.strings import StringPool
 from storage.train import NO_WATERMARK, Train
 
@@ -157,8 +157,8 @@ def tiny() -> Iterator[None]:
         patch.setattr(numbers, "_START", 2)
         patch.setattr(numbers, "_IDLE", 0)
         patch.setattr(runs, "_SMALL", 0)
-        patch.setattr(keys, "_NEAR", 8)
-        patch.setattr(keys, "_DENSE", 0)
+        patch.setattr(near, "_NEAR", 8)
+        patch.setattr(distinct, "_DENSE", 0)
         patch.setattr(level, "_NEAR_KEYS", 0)
         patch.setattr(windows, "_LARGE", 0)
         for module in (windows, panes, counted_module):

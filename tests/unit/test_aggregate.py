@@ -133,6 +133,18 @@ def test_deviations_keep_their_digits_far_from_zero() -> None:
     assert b.rows()[0][0] == pytest.approx(30**0.5, rel=1e-12)
 
 
+def test_lists_are_written_as_a_cast_writes() -> None:
+    schema = Schema.of(ts="timestamp", d="double", t="boolean", f="float")
+    b = Bench(
+        schema,
+        window={"tumbling": "1h"},
+        select={"d": "string_agg(d, ';')", "t": "string_agg(t, '')", "at": "concat_ws(',', collect_list(ts))"},
+    )
+    b.feed(ts=[0, 1_500_000_000], d=[1e10, 0.5], t=[True, False], f=[1.0, 2.0])
+    b.advance(3_600 * SECOND)
+    assert b.rows() == [("1.0E10;0.5", "truefalse", "1970-01-01 00:00:00,1970-01-01 00:00:01.5")]
+
+
 @pytest.mark.parametrize("kind", ["string", "bigint", "double"])
 def test_approximate_distinct_counts_stay_within_their_error(kind: str) -> None:
     """Three standard errors of 4.6 %, at every size from exact to large; the same in any number of trains."""
