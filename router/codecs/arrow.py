@@ -178,7 +178,7 @@ class _Pipe:
     closed = False
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._at = 0  # in the first part
 
     def put(self, message: Message) -> None:
@@ -186,7 +186,7 @@ class _Pipe:
         if message.body:
             self._parts.append(message.body)
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1) -> bytes | memoryview:
         """The reader asks in steps that end where our parts end, so a body is handed over without a copy."""
         if not self._parts or size == 0:
             return b""

@@ -3,17 +3,20 @@
 A message is 0xFFFFFFFF, the length of its metadata, the metadata (a flatbuffer) and a body. The body's length stands in
 the metadata, and pyarrow reads it only when it also waits for the body, so the four fields that are needed are read
 here: kind, body length, and, for a compressed body, the size that each buffer says it will have once it is unpacked.
+A body that came in one read is handed on where it lies.
 Everything is checked against the limits first; anything that does not add up is a ``FrameError`` with its offset.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
-CONTINUATION = 0xFFFFFFFF
 METADATA_BYTES = 1024**2
 PREFIX_BYTES = 8
 
@@ -31,7 +34,7 @@ class FrameError(ValueError):
 class Message(NamedTuple):
     kind: int
     head: bytes  # prefix and metadata
-    body: bytes
+    body: memoryview
     offset: int  # of its first byte in the connection
     is_delta: bool
 
@@ -48,14 +51,17 @@ class ArrowFramer:
 
     def __init__(self, batch_bytes: int) -> None:
         self._limit = batch_bytes
-        self._buffer = bytearray()
-        self._offset = 0  # of the first byte in _buffer
+        self._chunks: deque[memoryview] = deque()  # what has come and is not taken
+        self._size = 0  # of all of them
+        self._offset = 0  # of the first byte in _chunks
         self._head: tuple[bytes, _Header] | None = None  # a message whose body has not all come
         self.at_end = False
 
     def receive(self, data: bytes) -> Iterator[Message]:
         """One by one, so that what is whole before an error still comes through."""
-        self._buffer += data
+        if data:
+            self._chunks.append(memoryview(data))
+            self._size += len(data)
         try:
             while (message := self._next()) is not None:
                 yield message
@@ -70,7 +76,7 @@ class ArrowFramer:
     @property
     def is_empty(self) -> bool:
         """Nothing begun that has not ended."""
-        return not self._buffer and self._head is None
+        return not self._size and self._head is None
 
     def _next(self) -> Message | None:
         if self._head is None:
@@ -78,45 +84,58 @@ class ArrowFramer:
             if self._head is None:
                 return None
         head, header = self._head
-        if len(self._buffer) < header.body_bytes:
+        if self._size < header.body_bytes:
             return None
         offset = self._offset - len(head)
-        body = self._take(header.body_bytes)
+        body = _aligned(self._take(header.body_bytes))
         self._head = None
         self._check_unpacked(header, body, offset)
         return Message(header.kind, head, body, offset, header.is_delta)
 
     def _read_head(self) -> tuple[bytes, _Header] | None:
-        if self.at_end and self._buffer:
+        if self.at_end and self._size:
             raise FrameError("bytes behind the end of the Arrow stream", self._offset)
-        if len(self._buffer) < PREFIX_BYTES:
-            if self._buffer and self._buffer[:4] != b"\xff\xff\xff\xff"[: len(self._buffer)]:
-                raise FrameError("not an Arrow IPC stream", self._offset)
-            return None
-        marker, size = struct.unpack_from("<Ii", self._buffer)
-        if marker != CONTINUATION or size < 0:
+        prefix = self._peek(PREFIX_BYTES)
+        if prefix[:4] != b"\xff\xff\xff\xff"[: len(prefix)]:
             raise FrameError("not an Arrow IPC stream", self._offset)
+        if len(prefix) < PREFIX_BYTES:
+            return None
+        (size,) = struct.unpack_from("<i", prefix, 4)
         if size == 0:
             self._take(PREFIX_BYTES)
             self.at_end = True
             return self._read_head()
-        if size > METADATA_BYTES:
-            raise FrameError(f"metadata of {size:,} bytes; at most {METADATA_BYTES:,}", self._offset, True)
-        if len(self._buffer) < PREFIX_BYTES + size:
+        if not 0 < size <= METADATA_BYTES:
+            raise FrameError(f"metadata of {size:,} bytes; at most {METADATA_BYTES:,}", self._offset, size > 0)
+        if self._size < PREFIX_BYTES + size:
             return None
-        header = _read_header(bytes(self._buffer[PREFIX_BYTES : PREFIX_BYTES + size]))
+        header = _read_header(self._peek(PREFIX_BYTES + size)[PREFIX_BYTES:])
         if not 0 <= header.body_bytes <= self._limit:
             text = f"a message of {header.body_bytes:,} bytes; at most {self._limit:,}"
             raise FrameError(text, self._offset, header.body_bytes > 0)
-        return self._take(PREFIX_BYTES + size), header
+        return bytes(self._take(PREFIX_BYTES + size)), header
 
-    def _take(self, size: int) -> bytes:
-        out = bytes(memoryview(self._buffer)[:size])
-        del self._buffer[:size]
+    def _peek(self, size: int) -> bytes:
+        """The next bytes, fewer if there are not so many; short ones, so they are copied."""
+        if self._chunks and len(self._chunks[0]) >= size:
+            return bytes(self._chunks[0][:size])
+        return b"".join([chunk[:size] for chunk in self._chunks])[:size]
+
+    def _take(self, size: int) -> memoryview:
+        """The next bytes, without a copy when they came in one read."""
         self._offset += size
-        return out
+        self._size -= size
+        parts: list[memoryview] = []
+        while size:
+            chunk = self._chunks.popleft()
+            if len(chunk) > size:
+                self._chunks.appendleft(chunk[size:])
+                chunk = chunk[:size]
+            parts.append(chunk)
+            size -= len(chunk)
+        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
-    def _check_unpacked(self, header: _Header, body: bytes, offset: int) -> None:
+    def _check_unpacked(self, header: _Header, body: memoryview, offset: int) -> None:
         total = 0
         for start, length in header.packed:
             if length == 0:
@@ -127,6 +146,13 @@ class ArrowFramer:
             total += length if size < 0 else size  # -1: this one is not compressed
         if total > self._limit:
             raise FrameError(f"a message that unpacks to {total:,} bytes; at most {self._limit:,}", offset, True)
+
+
+def _aligned(body: memoryview) -> memoryview:
+    """Columns are read where they lie, eight bytes at a time: a body that begins elsewhere is moved."""
+    if len(body) and np.frombuffer(body, np.uint8).ctypes.data % 8:
+        return memoryview(bytes(body))
+    return body
 
 
 # -- the few fields of the flatbuffer; struct.error when an offset leads outside ---------------------------------------

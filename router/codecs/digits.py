@@ -14,8 +14,6 @@ as the language of the sender meant it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -138,18 +136,17 @@ class Block:
     def distinct(self, start: Array, stop: Array) -> tuple[list[bytes], Array] | None:
         """The distinct texts, and for each row its place among them. The block must not hold a NUL."""
         length = stop - start
-        width = -(-int(length.max()) // 8)
-        if width > MAX_STRING_BYTES // 8:
+        longest = int(length.max())
+        if longest > MAX_STRING_BYTES:
             return None
-        keys = np.empty((len(start), width), np.uint64)
-        for i in range(width):
-            keys[:, i] = self._head(start + 8 * i, length - 8 * i)
-        kind: Any = pa.binary(8 * width)
-        coded = pa.FixedSizeBinaryArray.from_buffers(
-            kind, len(start), [None, pa.py_buffer(keys.data)]
-        ).dictionary_encode()
-        texts: list[Any] = coded.dictionary.to_pylist()
-        return [text.rstrip(b"\0") for text in texts], coded.indices.to_numpy()
+        places, count = _encode(self._head(start, length))
+        for done in range(8, longest, 8):
+            more, _ = _encode(self._head(start + done, length - done))
+            places, count = _encode((places.astype(np.uint64) << _u(32)) | more.astype(np.uint64))
+        first = np.empty(count, np.int64)
+        first[places[::-1]] = np.arange(len(places) - 1, -1, -1)
+        text = self.text
+        return [text[a:b].tobytes() for a, b in zip(start[first].tolist(), stop[first].tolist())], places
 
     def _head(self, start: Array, length: Array) -> Words:
         """The first eight bytes, 0 for what is behind the end."""
@@ -159,6 +156,13 @@ class Block:
         word <<= shift
         word >>= shift
         return word
+
+
+def _encode(keys: Words) -> tuple[Array, int]:
+    """For each key its place among the distinct ones, and how many there are. A hash table over words takes 6 ns a
+    row; one over texts of fixed width takes 50."""
+    coded = pa.array(keys).dictionary_encode()
+    return coded.indices.to_numpy(), len(coded.dictionary)
 
 
 def _shift(length: Array) -> Words:
