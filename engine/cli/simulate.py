@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from engine.simulate.experiment import Experiment, Run
 
 EXIT_USAGE = 2
+T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +39,9 @@ def simulate(
     measure: Annotated[
         bool, typer.Option(help="Measure costs first: the boxes run on made-up tuples for a moment.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run the engine itself too, in real time, and say how far off this is.")
+    ] = False,
     png: Annotated[Path | None, typer.Option("--plot", help="Draw a PNG (needs matplotlib).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for tools.")] = False,
 ) -> None:
@@ -60,6 +65,9 @@ def simulate(
     experiment = _experiment(
         network, _statistics(network, from_stats, measure), load, policy, seed, duration, arrivals, workers
     )
+    if check:
+        _check(experiment)
+        return
     runs = _run_with_bar(experiment)
     if png is not None:
         from engine.simulate.report import draw_png
@@ -75,6 +83,13 @@ def simulate(
         from engine.simulate.report import text
 
         typer.echo(text(runs))
+
+
+def _check(experiment: Experiment) -> None:
+    from engine.simulate.check import compare
+    from engine.simulate.report import comparison_text
+
+    typer.echo(comparison_text(_with_bar(experiment, lambda progress: compare(experiment, progress))))
 
 
 def _statistics(network: Network, url: str | None, measure: bool) -> Statistics:
@@ -161,11 +176,15 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _run_with_bar(experiment: Experiment) -> list[Run]:
+    from engine.simulate.experiment import run_experiment
+
+    return _with_bar(experiment, lambda progress: run_experiment(experiment, progress))
+
+
+def _with_bar(experiment: Experiment, work: Callable[[Callable[[str, float, float], None]], T]) -> T:
     """On standard error, so that standard output is the same twice."""
     from rich.console import Console
     from rich.progress import Progress
-
-    from engine.simulate.experiment import run_experiment
 
     total = len(experiment.loads) * len(experiment.policies)
     with Progress(console=Console(stderr=True), transient=True) as bar:
@@ -176,4 +195,4 @@ def _run_with_bar(experiment: Experiment) -> list[Run]:
             seen[policy, load] = min(share, 1.0)
             bar.update(task, completed=sum(seen.values()), description=f"{policy} at {load:g}")
 
-        return run_experiment(experiment, progress)
+        return work(progress)

@@ -6,6 +6,8 @@ the plan) is done here on counts, with cost a + b*n for each box call, and takes
 exact and without chance, as the universal box has them: of the first k tuples floor(k * selectivity) pass.
 
 The scheduler's and the storage manager's time is added to the plan's: under Python's lock they take it from the worker.
+So do the other workers: what holds the lock (all overheads, and the part of a box's cost that does not grow with the
+train) takes as many times as long as there are busy workers, while the work on the tuples runs side by side.
 """
 
 from __future__ import annotations
@@ -113,6 +115,7 @@ class Simulation:
         self._admitted = 0  # trains so far
         self._tell_ns = OUTCOME_EVERY_NS
         self._sample_ns = OUTCOME_EVERY_NS
+        self._workers = workers
         self._idle = workers
         self._events: list[tuple[int, int, int, Any]] = []  # when, kind, number, what
         self._number = 0
@@ -214,7 +217,10 @@ class Simulation:
             steps = self._compiled[boxes] = self._compile(boxes)
         inbox: dict[int, list[SimulatedTrain]] = {a: c.trains for a, c in claims.items()}  # type: ignore[misc]
         cut = {a for a, c in claims.items() if not c.emptied}
-        begun_ns = now_ns = self.now_ns + costs.step_ns + costs.plan_ns + costs.claim_ns * len(claims)
+        busy = self._workers - self._idle
+        claim_ns, call_ns = costs.claim_ns * len(claims), costs.call_ns
+        now_ns = self.now_ns + busy * (costs.step_ns + costs.plan_ns + claim_ns)
+        box_ns = 0.0
         all_calls = self._put = 0
         for box, in_arcs, ports in steps:
             if len(in_arcs) == 1:
@@ -225,7 +231,9 @@ class Simulation:
                 continue
             train, calls = (taken[0], 1) if len(taken) == 1 else join_for_call(taken)
             all_calls += calls
-            now_ns += calls * (self._call_ns[box] + costs.call_ns) + train.count * self._tuple_ns[box]
+            own_ns, tuples_ns = calls * self._call_ns[box], train.count * self._tuple_ns[box]
+            box_ns += own_ns + tuples_ns
+            now_ns += busy * (own_ns + calls * call_ns) + tuples_ns
             now_ns = self._emit(box, ports, train, now_ns, inbox, cut)
         for arc, left in inbox.items():  # reached a box after its last turn in this plan
             for train in left:
@@ -234,9 +242,9 @@ class Simulation:
         totals.plans += 1
         totals.calls += all_calls
         totals.scheduler_ns += costs.step_ns
-        totals.storage_ns += costs.claim_ns * (len(claims) + self._put)
-        totals.worker_ns += costs.plan_ns + costs.call_ns * all_calls
-        totals.box_ns += now_ns - begun_ns - costs.claim_ns * self._put - costs.call_ns * all_calls
+        totals.storage_ns += claim_ns + costs.claim_ns * self._put
+        totals.worker_ns += costs.plan_ns + call_ns * all_calls
+        totals.box_ns += box_ns
         return int(now_ns)
 
     def _emit(

@@ -11,6 +11,7 @@ from typing import Any
 from catalog.config.units import format_duration, format_size
 from catalog.errors import AuroraError
 from catalog.readings import plain
+from engine.simulate.check import Comparison
 from engine.simulate.experiment import Experiment, Run, knee
 
 WIDTH, HEIGHT = 64, 12
@@ -141,6 +142,34 @@ def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
         lines += output_tables(runs)
     lines += ["", *(knee_line(name, rows) for name, rows in policies.items())]
     return "\n".join(lines)
+
+
+def comparison_text(found: Sequence[Comparison]) -> str:
+    """The engine and the simulation side by side."""
+    rows = [
+        (
+            c.policy,
+            f"{c.load:g}",
+            format_duration(c.engine.p50_ns),
+            format_duration(c.simulated.overall.p50_ns),
+            f"{c.p50_error:.0%}",
+            f"{c.engine.utility:.3f}",
+            f"{c.simulated.overall.utility:.3f}",
+            f"{c.engine.fed_ratio:.0%}",
+        )
+        for c in found
+    ]
+    head = (
+        "policy",
+        "load",
+        "p50 engine",
+        "p50 simulated",
+        "off by",
+        "utility engine",
+        "utility simulated",
+        "fed in time",
+    )
+    return "\n".join(table(head, rows))
 
 
 def draw_png(path: Path, runs: Sequence[Run]) -> None:
