@@ -120,6 +120,20 @@ def nexmark(
     _take("nexmark", quick, as_json, lambda options: run(options, query or ()))
 
 
+@bench.command()
+def join(
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Also Spark Structured Streaming; needs pyspark and Java.")
+    ] = False,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """Band and as-of joins in trains, against polars and DuckDB over the whole batch; and what idle keys cost."""
+    from engine.bench.join import run
+
+    _take("join", quick, as_json, lambda options: run(options, spark=spark))
+
+
 @bench.command(name="all")
 def every(as_json: Json = False, quick: Quick = False) -> None:
     """All of them, one after another."""
