@@ -15,7 +15,7 @@ from catalog.schema import Type
 from engine.expressions.coerce import Refusal, operands, wider
 from engine.expressions.combinations import combined_run
 from engine.expressions.logic import is_null
-from engine.expressions.node import MONTHS, ColumnTest, Node, Run, constant, folded
+from engine.expressions.node import MONTHS, ColumnTest, Node, Run, RunMask, constant, folded
 from engine.expressions.pools import merged, text_table_run
 from engine.expressions.vector import Array, Mask, Scope, Vector, both_valid
 
@@ -47,7 +47,8 @@ def compare(op: str, left: Node, right: Node) -> Node:
     key = f"({left.key} {op} {right.key})"
     if left.type is Type.STRING:
         return folded(Node(key, Type.BOOLEAN, _text_run(op, left, right), (left, right)))
-    node = folded(Node(key, Type.BOOLEAN, _value_run(op, left, right), (left, right)))
+    mask = None if left.fallible or right.constant is None else _constant_mask(op, left, right)
+    node = folded(Node(key, Type.BOOLEAN, _value_run(op, left, right), (left, right), mask=mask))
     if left.field is not None and right.constant is not None and not (_may_nan(left) and _may_nan(right)):
         ufunc, flip = _ufunc(op, left, right)
         node.test = ColumnTest(left.field, ufunc, right.constant.values[0], flip)
@@ -133,6 +134,23 @@ def _value_run(op: str, left: Node, right: Node) -> Run:
         return Vector(np.logical_not(out, out) if flip else out, both_valid(x, y))
 
     return run
+
+
+def _constant_mask(op: str, left: Node, right: Node) -> RunMask | None:
+    """The commonest filter there is, without a vector in between."""
+    if (_may_nan(left) and _may_nan(right)) or right.constant is None:
+        return None
+    ufunc, flip = _ufunc(op, left, right)
+    fixed = right.constant.values
+
+    def mask(scope: Scope) -> Mask | None:
+        x = left.run(scope)
+        out: Mask = ufunc(x.values, fixed)
+        if flip:
+            np.logical_not(out, out)
+        return out if x.valid is None else out & x.valid
+
+    return mask
 
 
 def _ufunc(op: str, left: Node, right: Node) -> tuple[Any, bool]:

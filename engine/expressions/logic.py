@@ -48,7 +48,8 @@ def conjunction(op: str, nodes: Sequence[Node]) -> Node:
         return kept[0]
     key = f"({f' {op} '.join(sorted(parts))})"
     run, mask = (_or_run(kept), _or_mask(kept)) if absorbing else (_and_run(kept), _and_mask(kept))
-    return folded(Node(key, Type.BOOLEAN, run, tuple(kept), mask=mask))
+    can_fail = any(node.fallible for node in kept)  # then rows are looked at in order, and the mask comes from run
+    return folded(Node(key, Type.BOOLEAN, run, tuple(kept), mask=None if can_fail else mask))
 
 
 T = TypeVar("T")
@@ -119,9 +120,6 @@ def _or_run(nodes: Sequence[Node]) -> Run:
 
 
 def _and_mask(nodes: Sequence[Node]) -> RunMask:
-    if any(node.fallible for node in nodes[1:]):
-        return _filter_mask(_and_run(nodes))
-
     def mask(scope: Scope) -> Mask | None:
         out: Mask | None = None
         for node in nodes:
@@ -134,9 +132,6 @@ def _and_mask(nodes: Sequence[Node]) -> RunMask:
 
 
 def _or_mask(nodes: Sequence[Node]) -> RunMask:
-    if any(node.fallible for node in nodes[1:]):
-        return _filter_mask(_or_run(nodes))
-
     def mask(scope: Scope) -> Mask | None:
         out: Mask | None = None
         for node in nodes:
@@ -145,14 +140,6 @@ def _or_mask(nodes: Sequence[Node]) -> RunMask:
                 return None
             out = more if out is None else out | more
         return out
-
-    return mask
-
-
-def _filter_mask(run: Run) -> RunMask:
-    def mask(scope: Scope) -> Mask | None:
-        out = run(scope)
-        return out.values if out.valid is None else out.values & out.valid
 
     return mask
 

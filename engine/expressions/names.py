@@ -38,8 +38,7 @@ def number(text: str) -> Node:
 
 def column_run(name: str) -> Run:
     def run(scope: Scope) -> Vector:
-        found = scope.columns.get(name)
-        return found if found is not None else scope.column(name)
+        return scope.columns.get(name) or scope.column(name)
 
     return run
 

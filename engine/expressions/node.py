@@ -230,31 +230,53 @@ def _count(root: Node, seen: Counter[str]) -> None:
 
 def _memoised(key: str, inner: Run, fallible: bool) -> Run:
     def run(scope: Scope) -> Vector:
-        memo = scope.memo
-        found = memo.get(key)
+        found = scope.memo.get(key)
         if found is None:
-            if fallible and scope.active is not None:
-                return inner(scope)  # counted for some rows only: not for others to reuse
-            found = memo[key] = inner(scope)
+            found = scope.memo[key] = inner(scope)
         return found
 
-    run.memoised = True  # type: ignore[attr-defined]
-    return run
+    def run_fallible(scope: Scope) -> Vector:
+        found = scope.memo.get(key)
+        if found is None:
+            before = scope.active, scope.collected
+            scope.active, scope.collected = None, []
+            try:
+                found = scope.memo[key] = inner(scope)
+                scope.failures[key] = scope.collected
+            finally:
+                scope.active, scope.collected = before
+        failures = scope.failures[key]
+        if failures:
+            scope.failures[key] = _booked(scope, failures)
+        return found
+
+    made = run_fallible if fallible else run
+    made.memoised = True  # type: ignore[attr-defined]
+    return made
+
+
+def _booked(scope: Scope, failures: list[Mask]) -> list[Mask]:
+    """Count the failures of a shared subexpression among the rows that are active now; what is left of them."""
+    for bad in failures:
+        scope.book(bad)
+    active = scope.active
+    return [] if active is None else [bad & ~active for bad in failures]
 
 
 def _memoised_mask(node: Node) -> RunMask:
-    """AND and OR have masks that do not come by ``run``; those are remembered too."""
+    """Some nodes have masks that do not come by ``run``; those are remembered too. None of them can fail."""
     inner = node.mask
     if getattr(inner, "__func__", None) is Node._plain_mask:
         return inner
-    key, fallible = f"mask of {node.key}", node.fallible
+    assert not node.fallible
+    key = f"mask of {node.key}"
 
     def mask(scope: Scope) -> Mask | None:
         found = scope.memo.get(key)
         if found is None:
             out = inner(scope)
-            if out is None or (fallible and scope.active is not None):
-                return out
+            if out is None:
+                return None
             found = scope.memo[key] = Vector(out)
         return found.values
 

@@ -42,10 +42,12 @@ class Scope:
     after a map, begin a new one.
 
     ``null_errors`` counts overflows and divisions by zero that became NULL. ``active``, when set, limits that count to
-    the rows under it: a branch of CASE that a row does not take makes no error for it.
+    the rows under it: a branch of CASE that a row does not take makes no error for it. (A caller may set it, too, to
+    the rows that are still wanted.) While a shared subexpression runs, ``collected`` takes the failures instead, for it
+    may be wanted again where other rows are active; ``failures`` keeps what of them nobody has counted yet.
     """
 
-    __slots__ = ("active", "columns", "count", "memo", "null_errors", "train")
+    __slots__ = ("active", "collected", "columns", "count", "failures", "memo", "null_errors", "train")
 
     def __init__(
         self, train: Train | None, *, count: int | None = None, columns: Mapping[str, Vector] | None = None
@@ -57,25 +59,33 @@ class Scope:
         self.memo: dict[str, Vector] = {}
         self.null_errors = 0
         self.active: Mask | None = None
+        self.collected: list[Mask] | None = None
+        self.failures: dict[str, list[Mask]] = {}
 
     def column(self, name: str) -> Vector:
         """A column by field name, wrapped once."""
         found = self.columns.get(name)
-        if found is None:
-            train = self.train
-            assert train is not None, f"no column {name} in this scope"
-            at = train.schema.index(name)
-            valid = train.valid
-            found = Vector(train.columns[at], None if valid is None else valid[at], train.pools[at])
-            self.columns[name] = found
-        return found
+        return found if found is not None else self._wrap(name)
+
+    def _wrap(self, name: str) -> Vector:
+        train = self.train
+        assert train is not None, f"no column {name} in this scope"
+        at = train.schema.index(name)
+        valid = train.valid
+        made = self.columns[name] = Vector(train.columns[at], None if valid is None else valid[at], train.pools[at])
+        return made
 
     def count_errors(self, bad: Mask, valid: Mask | None) -> None:
         """Add the rows where an operation failed on values that were there."""
-        if valid is not None:
-            bad = bad & valid
+        self.book(bad if valid is None else bad & valid)
+
+    def book(self, bad: Mask) -> None:
+        """Count failures among the active rows, or hand them to whoever collects."""
         if self.active is not None:
             bad = bad & self.active
+        if self.collected is not None:
+            self.collected.append(bad)
+            return
         found = int(np.count_nonzero(bad))
         self.null_errors += found * self.count if bad.shape[0] == 1 else found
 

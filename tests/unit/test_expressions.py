@@ -228,8 +228,8 @@ def test_a_shared_subexpression_runs_once_for_each_scope(monkeypatch: pytest.Mon
 
 
 def test_a_mask_of_a_shared_conjunction_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    expressions = [compile_expression(f"(price > 1 and size > 1) or flag = {b}", SCHEMA) for b in ("true", "false")]
-    runs = _count_runs(monkeypatch, expressions, compile_expression("price > 1", SCHEMA).key)
+    expressions = [compile_expression(f"(price + 1 > 2 and size > 1) or flag = {b}", SCHEMA) for b in ("true", "false")]
+    runs = _count_runs(monkeypatch, expressions, compile_expression("price + 1", SCHEMA).key)
     share(expressions)
     scope = Scope(train(price=[2.0, 0.0], size=[2, 2], flag=[False, True]))
     assert expressions[0].mask(scope).tolist() == [True, True]  # type: ignore[union-attr]
@@ -273,6 +273,26 @@ def test_overflow_and_division_by_zero_are_counted_where_sql_looks(text: str, er
     scope = Scope(rows)
     compile_expression(text, SCHEMA).evaluate(scope)
     assert scope.null_errors == errors
+
+
+def test_a_failure_of_a_shared_subexpression_is_counted_once_and_where_it_is_looked_at() -> None:
+    texts = ["case when flag then size + 1 else 0 end", "size + 1 > 0 and flag", "(size + 1) * 2.0"]
+    expressions = [compile_expression(text, SCHEMA) for text in texts]
+    share(expressions)
+    top = 2**31 - 1
+    scope = Scope(train(size=[top, top, 1], flag=[True, False, True]))
+    counts = []
+    for expression in expressions * 2:
+        expression.evaluate(scope)
+        counts.append(scope.null_errors)
+    assert counts == [1, 2, 2, 2, 2, 2]
+
+
+def test_the_caller_may_say_which_rows_are_still_wanted() -> None:
+    scope = Scope(train(size=[0, 0, 1]))
+    scope.active = np.array([True, False, True])
+    compile_expression("1 / size", SCHEMA).evaluate(scope)
+    assert scope.null_errors == 1
 
 
 def test_what_lies_under_null_cannot_fail() -> None:

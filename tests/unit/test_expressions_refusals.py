@@ -245,6 +245,7 @@ def test_nothing_is_logged_by_the_parser(caplog: pytest.LogCaptureFixture) -> No
         "case " * 31 + "size" + " when 1 then 2 when 3 then 4 end" * 31,
         "(" * 31 + "size" + " in (1, 2, 3, size))::int" * 31,
         "concat(symbol, " * 31 + "symbol" + ")" * 31,
+        "case when flag then " + "abs(" * 30 + "size" + ")" * 30 + " end",
     ],
 )
 def test_time_is_linear_in_size_although_a_part_is_looked_at_twice(text: str) -> None:
