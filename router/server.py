@@ -316,7 +316,8 @@ class Server:
 
     def _decoded(self, done: Callable[[Received], None], future: Future[Received]) -> None:
         """On the decode thread."""
-        self._loop.call_soon_threadsafe(self._admit_decoded, done, future)
+        if not self._wake.closed:  # a server that is closed has no one left to give it to
+            self._loop.call_soon_threadsafe(self._admit_decoded, done, future)
 
     def _admit_decoded(self, done: Callable[[Received], None], future: Future[Received]) -> None:
         self._decoding -= 1
