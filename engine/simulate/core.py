@@ -45,9 +45,9 @@ class Overheads:
     """What the engine spends beside the boxes, in ns. The defaults were measured (``calibrate.py``)."""
 
     step_ns: float = 8_000.0  # a scheduling step: events, decision, dispatch
-    claim_ns: float = 2_000.0  # taking from or putting on a queue, each
-    plan_ns: float = 6_000.0  # a worker that takes up a plan and reports its end
-    call_ns: float = 4_000.0  # a box call, beside what the box measures of itself
+    claim_ns: float = 8_000.0  # taking from or putting on a queue, each
+    plan_ns: float = 8_000.0  # a worker that takes up a plan and reports its end
+    call_ns: float = 1_500.0  # a box call, beside what the box measures of itself
 
 
 class Totals:

@@ -18,20 +18,20 @@ from catalog.stats import Statistics
 
 KIND_COSTS: Mapping[str, tuple[float, float]] = {
     # kind: ns a call, ns a tuple
-    "filter": (6_000.0, 4.0),
-    "map": (8_000.0, 8.0),
-    "case": (12_000.0, 15.0),
-    "union": (3_000.0, 0.5),
-    "universal": (2_000.0, 0.0),
-    "aggregate": (40_000.0, 60.0),
-    "join": (60_000.0, 150.0),
-    "bsort": (20_000.0, 60.0),
-    "dedup": (20_000.0, 50.0),
-    "latest": (20_000.0, 50.0),
-    "resample": (60_000.0, 150.0),
-    "python": (10_000.0, 100.0),
+    "filter": (12_000.0, 4.0),
+    "map": (15_000.0, 3.0),
+    "case": (25_000.0, 15.0),
+    "union": (5_000.0, 1.0),
+    "universal": (4_000.0, 0.0),
+    "aggregate": (80_000.0, 30.0),
+    "join": (100_000.0, 150.0),
+    "bsort": (70_000.0, 500.0),
+    "dedup": (90_000.0, 60.0),
+    "latest": (120_000.0, 60.0),
+    "resample": (100_000.0, 150.0),
+    "python": (20_000.0, 100.0),
 }
-OTHER_COST = (10_000.0, 20.0)
+OTHER_COST = (20_000.0, 20.0)
 
 
 class CostsError(AuroraError):

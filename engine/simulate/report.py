@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from math import floor, log10
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catalog.config.units import format_duration, format_size
 from catalog.errors import AuroraError
 from catalog.readings import plain
-from engine.simulate.check import Comparison
 from engine.simulate.experiment import Experiment, Run, knee
+
+if TYPE_CHECKING:
+    from engine.simulate.check import Comparison
 
 WIDTH, HEIGHT = 64, 12
 OUTPUTS_SHOWN = 8
