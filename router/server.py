@@ -26,6 +26,7 @@ from catalog.errors import AuroraError
 from catalog.network import Network, Output, Stream
 from router.codecs import DECODERS, ENCODERS
 from router.codecs.base import Decoder, Intake, Reason, Received
+from router.codecs.frames import load_writers
 from router.connection import SinkConnection, SourceConnection
 from router.dead_letters import DeadLetters
 from router.named import History, NamedReader
@@ -112,6 +113,7 @@ class Server:
         self._wake = Wake(loop)
         self._decode_thread = ThreadPoolExecutor(1, "aurorad-decode")
         self._decoding = 0
+        self._is_warm = False
         self._listeners: dict[str, asyncio.Server] = {}
         self.addresses: dict[str, tuple[str, int]] = {}  # by listener, once started
         self._connections: dict[Connection, int] = {}  # when it came, oldest first
@@ -221,6 +223,10 @@ class Server:
             if self.is_held:
                 # Not at once: uvloop starts to read after connection_made, whatever was asked for in it.
                 self._loop.call_soon(lambda: connection.hold(self.is_held))
+        elif not self._is_warm:
+            # Someone will read: load the writers of long trains now, and not on a worker in the middle of the first.
+            self._is_warm = True
+            self._decode_thread.submit(load_writers)
         return True
 
     def _evict(self) -> bool:

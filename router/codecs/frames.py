@@ -21,6 +21,11 @@ LONG_TUPLES = 4_096
 fields against 210."""
 
 
+def load_writers() -> None:
+    """Load polars ahead of its first use."""
+    import polars  # noqa: F401
+
+
 class FrameWriter:
     """Called on one worker at a time."""
 
