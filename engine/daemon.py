@@ -103,6 +103,8 @@ class Daemon:
         )
         self.engine.on_room = self.server.room_again
         self.spark = SparkPipeline(network, self._spark_engine(), host=spark)
+        for number, sink in self.spark.sinks.items():
+            self.server.outlets[number].subscribe(sink.deliver, "spark")
         self.http: HttpServer | None = None
         self.failed = False
         self.on_failure: Callable[[], None] = lambda: None
@@ -164,7 +166,7 @@ class Daemon:
         if not drained and drain_s:
             log.warning("not everything was out after %.0f s: %s", drain_s, self._left())
         if self.keeper is not None:
-            self.keeper.stop()
+            self.keeper.stop(checkpoint=not self.failed)
         self.engine.stop()
         self.spark.close()
         self.monitor.stop()
@@ -182,7 +184,9 @@ class Daemon:
                 return False
             sleep(0.002)
         left = deadline - monotonic()
-        return self.engine.drain(left) and self._on_io(self.server.flush(max(0.0, deadline - monotonic())))
+        if not self.engine.drain(left) or not self._on_io(self.server.flush(max(0.0, deadline - monotonic()))):
+            return False
+        return self.spark.flush(max(0.0, deadline - monotonic()))
 
     def _left(self) -> str:
         waiting = sum(queue.tuples for queue in self.engine.storage.queues)
@@ -254,7 +258,8 @@ class Daemon:
             self.keeper.submit(stream, train)
 
     def _has_room(self) -> bool:
-        return self.engine.storage.has_room and (self.keeper is None or self.keeper.has_room)
+        room = self.engine.storage.has_room and self.spark.has_room
+        return room and (self.keeper is None or self.keeper.has_room)
 
     def _spark_engine(self) -> SparkEngine:
         storage = self.engine.storage
@@ -268,6 +273,9 @@ class Daemon:
             may_enter=lambda: self._has_room() and storage.used_bytes < BULK_BYTES,
             letters=letters,
             now_ns=self.now_ns,
+            block_output=self.engine.block_output,
+            room_again=self.server.room_again,
+            data_dir=self.network.config.engine.data_dir,
         )
 
     def watch_stream(self, stream: int, train: Train) -> None:
@@ -340,6 +348,7 @@ class Daemon:
             ),
             spark=self.spark.spark_reading(),
             bulk=self.spark.bulk_readings(),
+            sinks=self.spark.sink_readings(),
         )
 
     def _stream_reading(self, number: int) -> StreamReading:

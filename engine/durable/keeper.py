@@ -94,7 +94,9 @@ class Keeper:
         checkpoint_s: float = 10.0,
         retain_bytes: int = 1024**3,
         files: Files | None = None,
+        threads: bool = True,
     ) -> None:
+        """``threads``: without them whoever owns the keeper calls ``committer.step`` and ``checkpoint`` itself."""
         self.network = network
         self.root = root
         self.clock = StampClock(now_ns)
@@ -104,6 +106,7 @@ class Keeper:
         self._lock: FolderLock | None = None
         self.files: Files = _real_files(root) if files is None else files
         self._is_real = files is None
+        self._threads = threads
         self.log = Log(self.files)
         self.checkpoints = Checkpoints(self.files)
         self.spill = SpillFiles(self.files, keep_dead=True)
@@ -183,14 +186,22 @@ class Keeper:
         """Admit what lies behind the checkpoint. The engine runs; nothing else feeds it; no listener is open."""
         assert self._recovery is not None
         begun = monotonic()
-        self._commits.start()
+        if self._threads:
+            self._commits.start()
         tuples = self._recovery.replay(self._engine, self._admit_replayed, on_progress)
+        self._recovery.settle(self._engine, self._commit_now)
         self._recovery.finish()
+        self._commit_now()
         self.recovered = Recovered(
             self._number, tuples, self._recovery.log_bytes, self.log.torn_bytes, len(self.checkpoints.passed_over),
             monotonic() - begun,
         )  # fmt: skip
         self._recovery = None
+
+    def _commit_now(self) -> None:
+        if not self._threads:
+            while self.committer.step():
+                pass
 
     def _admit_replayed(self, stream: int, train: Train, now_ns: int, entries: list[Entry]) -> None:
         if not planted("dedup_in_memory"):
@@ -203,7 +214,8 @@ class Keeper:
         return self._recovery is not None
 
     def start(self) -> None:
-        self._thread.start()
+        if self._threads:
+            self._thread.start()
         if self.recovered.tuples:
             self._wanted.set()  # so that a second crash need not replay the same again
 

@@ -20,7 +20,7 @@ from storage.train import Train
 TRAIN = 1  # {"s": stream, "n": the time it was stamped with, "e": [[source, epoch, sequence], ...]} and the train
 OUTPUT = 2  # {"o": output, "q": the number of its first tuple} and the train
 NAMED = 3  # {"o": output, "name": subscriber, "q": the last number it acknowledged, or -1: it is to be forgotten}
-REPEATS = 4  # {"o": output, "q": first, "z": last}: tuples with these numbers may have been delivered before
+REPEATS = 4  # {"o": output, "q": first, "z": last}: a replay is done; these may repeat what was delivered before
 RECOVERED = 5  # {"q": {output: the last number before}}: a replay begins here
 
 _SIZE = struct.Struct("<Q")

@@ -84,7 +84,8 @@ class Recovery:
             elif record.kind == NAMED:
                 self._name(outbox, note)
             elif record.kind == REPEATS:
-                outbox.repeats.append((int(note["q"]), int(note["z"])))
+                if note["z"] >= note["q"]:
+                    outbox.repeats.append((int(note["q"]), int(note["z"])))
                 began.pop(note["o"], None)
         self._put_back(unlogged)
         for name, outbox in self._outboxes.items():
@@ -145,24 +146,28 @@ class Recovery:
             if monotonic() - told > TOLD_EVERY_SECONDS:
                 told = monotonic()
                 on_progress(Progress(record.end - self._position, self.log_bytes, tuples, told - begun))
-        self._settle(engine)
         on_progress(Progress(self.log_bytes, self.log_bytes, tuples, monotonic() - begun))
         return tuples
 
-    def _settle(self, engine: Engine) -> None:
+    def settle(self, engine: Engine, commit: Callable[[], None]) -> None:
         """Until everything that follows from the log has come out, and what came out is in the log."""
         while not (engine.is_quiet() and self._committer.is_idle):
             if engine.loop.failure is not None or self._committer.refusal:
                 return
+            commit()
             sleep(SETTLE_POLL_SECONDS)
 
     def finish(self) -> None:
+        """Say of what the replay added whether it may be a repeat. From here on it may be read."""
         for name, outbox in self._outboxes.items():
             with outbox.lock:
                 regenerated, outbox.regenerated = outbox.regenerated, None
-                if regenerated is None or not regenerated.left or outbox.next <= outbox.replayed_from:
+                if regenerated is None or not self.log_bytes:
                     continue
                 first, last = outbox.replayed_from, outbox.next - 1
-                outbox.repeats.append((first, last))
-            log.warning("output %s: %d to %d may repeat what was delivered before", name, first, last)
+                if not regenerated.left:
+                    last = first - 1  # all that was emitted before has come again: the rest is new
+                elif last >= first:
+                    outbox.repeats.append((first, last))
+                    log.warning("output %s: %d to %d may repeat what was delivered before", name, first, last)
             self._committer.submit(Note(REPEATS, {"o": name, "q": first, "z": last}))

@@ -81,8 +81,9 @@ class Regenerated:
 
 def _ranks(at: npt.NDArray[np.intp], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """For each row how many equal ones come before it in this train."""
-    order = np.argsort(np.where(known, at, -1), kind="stable")
-    grouped = at[order]
+    group = np.where(known, at, -1)  # unknown rows are nobody's equals, wherever they would stand
+    order = np.argsort(group, kind="stable")
+    grouped = group[order]
     starts = np.r_[True, grouped[1:] != grouped[:-1]]
     first = np.maximum.accumulate(np.where(starts, np.arange(len(at)), 0))
     rank = np.empty(len(at), np.int64)

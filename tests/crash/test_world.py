@@ -1,0 +1,108 @@
+"""The keeper and the engine on a disk that forgets: power cuts at every deed, and at random."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+
+from tests.crash.crash_files import PowerCut
+from tests.crash.world import World, run_script
+
+SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "25"))
+POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "25"))
+"""How many; the long run (``tests/crash/long.py``) takes 2,000 seeds and every point."""
+
+
+def test_nothing_happens_and_the_oracle_agrees() -> None:
+    world = World()
+    run_script(world, 30)
+    world.finish()
+    assert world.lives == 1
+
+
+def test_a_stop_and_a_start_replay_nothing() -> None:
+    world = World()
+    run_script(world, 20)
+    world.settle()
+    assert world.checkpoint()
+    world.kill()
+    world.start()
+    assert world.life is not None
+    assert world.life.keeper.recovered.tuples == 0
+    run_script(world, 40)
+    world.finish()
+
+
+def test_kill_without_a_checkpoint_replays_everything() -> None:
+    world = World()
+    run_script(world, 20, checkpoint_every=1_000)
+    world.kill()
+    world.start()
+    assert world.life is not None
+    assert world.life.keeper.recovered.tuples == 200
+    run_script(world, 40, checkpoint_every=1_000)
+    world.finish()
+
+
+def deeds_of_the_script(batches: int) -> int:
+    world = World(batch=10)
+    run_script(world, batches)
+    assert world.life is not None
+    world.life.end()
+    return len(world.files.deeds)
+
+
+BATCHES = 100 if POINTS > 1_000 else 24
+TOTAL = deeds_of_the_script(BATCHES)
+
+
+@pytest.mark.parametrize(
+    "point", sorted({int(i * TOTAL / POINTS) for i in range(POINTS)} if POINTS < TOTAL else range(TOTAL))
+)
+def test_a_power_cut_before_this_deed(point: int) -> None:
+    world = World(seed=point, batch=10)
+    world.files.crash_before = point
+    run_script(world, BATCHES)
+    world.finish()
+    assert world.lives == 2
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_power_cuts_and_kills_at_random(seed: int) -> None:
+    rng = Random(seed)
+    world = World(seed=seed, batch=rng.randint(1, 12))
+    total = rng.randint(10, 60)
+    target = 0
+    while world.acknowledged < total:
+        target = min(total, target + rng.randint(3, 15))
+        world.files.crash_before = len(world.files.deeds) + rng.randint(1, 60)
+        try:
+            if world.life is None:
+                world.start()
+            run_until_cut(world, target, rng)
+            world.files.crash_before = None
+            if rng.random() < 0.3:
+                world.kill()
+        except PowerCut:
+            world.cut()
+    world.files.crash_before = None
+    if world.life is None:
+        world.start()
+    world.finish()
+
+
+def run_until_cut(world: World, batches: int, rng: Random) -> None:
+    while world.acknowledged < batches:
+        deed = rng.random()
+        if world.sent < batches and deed < 0.5:
+            world.publish()
+        elif world.sent and deed < 0.6:
+            world.publish(resend=rng.randint(1, 3))
+        elif deed < 0.85 or world.sent >= batches:
+            world.commit()
+        elif deed < 0.92:
+            world.checkpoint()
+        else:
+            world.read()
