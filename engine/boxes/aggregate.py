@@ -35,9 +35,10 @@ the tuple that could last change it.
 Functions: count, sum, avg, min, max, stddev, variance (and _pop), first, last, bool_and, bool_or, median, percentile,
 count(distinct), approx_count_distinct (HyperLogLog; relative standard error 5 % unless a second argument says
 otherwise), string_agg; each with ``filter (where ...)``, and any expression over them. As in Spark: NULL is skipped (by
-first and last only when told), NaN is greatest, a sum of integers that does not fit is NULL and counted. first, last and
-string_agg go by event time, for windows by count by arrival; of equal times by arrival. A list is a string: there are no
-arrays. Percentiles, distinct counts and lists keep every value (distinct ones once a train) until their windows close.
+first and last only when told), NaN is greatest, a sum of integers that does not fit is NULL and counted. first, last
+and string_agg go by event time, for windows by count by arrival; of equal times by arrival. A list is a string: there
+are no arrays. Percentiles, distinct counts and lists keep every value (distinct ones once a train) until their windows
+close.
 
 ``emit: update`` sends a window's result after each train that changed it, instead of once at its end (tumbling and
 sliding only). ``having`` keeps results for which it is true; it may use aggregates and the fields of the result.
