@@ -140,8 +140,9 @@ class Compiler:
         stack: list[exp.Expression] = [tree]
         while stack:
             part = stack.pop()
-            if type(part) is kind:
-                stack.extend((part.expression, part.this))
+            inner: Any = part.unnest()  # without its brackets
+            if type(inner) is kind:
+                stack.extend((inner.expression, inner.this))
             else:
                 parts.append(self.build(part))
         try:

@@ -161,6 +161,7 @@ def test_names_match_in_any_case_as_in_spark() -> None:
         ("price > 100", "100.0 < price"),
         ("price > 1 and size > 2", "(size > 2) AND (price > 1) and price > 1"),
         ("size = 1 or (size = 2 or size = 3)", "(size = 3 or size = 2) or size = 1"),
+        ("size = 1 or (size = 2 or size = 3)", "size = 1 or size = 2 or size = 3"),
         ("size + 1", "(1 + Size)"),
         ("size between 1 and 5", "size >= 1 and size <= 5"),
         ("1 + 2 * 3 < size", "size > 7"),
