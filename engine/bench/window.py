@@ -201,6 +201,8 @@ def spark_rate(work: Work, expected: int) -> float:
         for i, start in enumerate(range(0, table.num_rows, 10 * TRAIN_TUPLES)):
             pq.write_table(table.slice(start, 10 * TRAIN_TUPLES), Path(folder) / "rows" / f"{i:05d}.parquet")
         builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+        for place in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(place, "127.0.0.1")
         spark = builder.config("spark.sql.shuffle.partitions", str(os.cpu_count() or 1)).getOrCreate()
         try:
             spark.sparkContext.setLogLevel("ERROR")
