@@ -100,6 +100,7 @@ class FusedChain:
                 if is_map and mask is not None:
                     train, mask, scope = train.where(mask), None, None
                 scope = scope or Scope(train)
+                scope.active = mask  # a tuple that is gone makes no error any more
                 train, mask = self._evaluate(stage, scope, train, mask)
                 count = train.count if mask is None else int(count_nonzero(mask))
                 batch.null_errors[stage] += scope.null_errors
