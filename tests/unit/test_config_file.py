@@ -207,7 +207,8 @@ def test_the_sections_of_spark_are_kept() -> None:
     text = """\
 streams:
   old:
-    schema: {a: int}
+    schema: {a: int, ts: timestamp}
+    time: ts
     source: {spark: jdbc, options: {url: "jdbc:x", fetchsize: 100}, sql: "select 1", pace: 10x, order_by: [a]}
 outputs:
   out: {from: old, sink: {spark: parquet, path: ./out, every: 10s, partition_by: [a]}}

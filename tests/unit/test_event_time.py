@@ -143,7 +143,7 @@ def test_received_is_admitted_and_refused() -> None:
     network = network_of(time_field="ts", timed=True)
     storage = StorageManager(1, 2**20)
     event_time = EventTime(network, lambda: NOW)
-    routes = Routes(network, storage, lambda arcs, train, nbytes: None, [], event_time.stamps)
+    routes = Routes(network, storage, lambda arcs, train, nbytes: None, lambda: None, [], event_time.stamps)
     for times in ([NOW, YEAR_2100, NOW - S], [YEAR_2100], [NOW + S]):
         routes.admit(0, train_of(*times))
     assert (routes.admitted, routes.rejected_skew) == ([3], [2])
