@@ -12,7 +12,8 @@ Limits hold before anything is allocated (``arrow_frames.py``); dictionary delta
 Going out: the schema once, then a message a train, strings plain (a dictionary would have to be sent again whenever
 the pool grows), times as timestamps in UTC. A gap is a batch of no rows with ``aurorad.gap`` in its custom metadata.
 
-Measured (four fields): 70 us for a batch of one row, 110 us for one of 10,000 coming in; 40 and 230 us going out.
+Measured (ns of CPU a row of four fields, batches of 10,000): 44 coming in, of which 15 are for finding the distinct
+strings and 4 for validation; 13 going out. A batch of one row takes 80 us in and 50 us out.
 """
 
 from __future__ import annotations

@@ -4,18 +4,18 @@ Rules: fields by name, in any order; a field that the schema does not have is ig
 blank lines are nothing; the rest is ``values.py``. ``NaN`` and ``Infinity`` are not JSON and are refused; going out, a
 value that is not finite is written as ``null``, as JSON has no word for it.
 
-Three ways in, the same answer from each, chosen by what has arrived (ns a row of 68 bytes, four fields, one core):
+Three ways in, the same answer from each, chosen by what has arrived (ns of CPU a row of four fields, 55 bytes):
 
     lines one by one, orjson       1,100   the reference: it alone says which line is bad and why
-    a block joined into one array    620   any layout; from 2 lines on
-    a block by its layout            310   ``ndjson_columns.py``; from 48 KiB on, lets go of Python's lock
-    for comparison: polars 450 to 560 of CPU, pyarrow.json 610
+    a block joined into one array    700   any layout; from 2 lines on
+    a block by its layout            200   ``ndjson_columns.py``; from 12 KiB on, lets go of Python's lock
+    for comparison: polars 410, pyarrow.json 610, orjson.loads alone 500
 
 polars was refused: it takes 5 or {"a": 1} for a string, the first of two equal keys, and a lone surrogate as NUL. When
 a faster way stumbles over anything, the block is taken again in chunks of 64 lines, and a bad chunk line by line.
 
-Two ways out: rows from columns serialised one by one (below 2,048 tuples: 2 us for one, 250 ns each for many), and
-polars above (100 ns each, without Python's lock, 500 us to start).
+Three ways out: a few tuples by orjson (5 us for one, where orjson.loads takes 0.8), columns serialised one by one and
+interleaved (210 ns a row), and polars for long trains (150 to 190 ns without Python's lock, 500 us to start).
 """
 
 from __future__ import annotations

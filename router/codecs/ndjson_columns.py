@@ -2,8 +2,8 @@
 
 Learn the text around the values from the first line, check with numpy that every line has it, and read the values
 column by column: plain numbers and short strings by arithmetic (``digits.py``), whatever else is in a column by orjson,
-its cells joined into one array. 170 ns a row of four fields where polars takes 400 to 560 of CPU and pyarrow.json 610;
-nearly all of it without Python's lock.
+its cells joined into one array. 200 ns a row of four fields where polars takes 410 of CPU and pyarrow.json 610; nearly
+all of it without Python's lock.
 
 Taken only where it is sure to agree with the careful way, and else None: every line has exactly the commas between its
 fields, every key in its place, and its end. A comma in a string, a field more or less, or a nested value changes that.

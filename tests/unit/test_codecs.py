@@ -108,6 +108,8 @@ def ndjson_cases() -> Iterator[Case]:
     yield json_case("an integer for a double", trade(price=b"2"), None, (5, "A", 2.0, 3, None))
     yield json_case("ISO time", trade(ts=b'"1970-01-01T00:00:00.000000005Z"'), None)
     yield json_case("ISO time with a zone", trade(ts=b'"1970-01-01T01:00:00.000000005+01:00"'), None)
+    together = GOOD + b"," + GOOD + b'\n{"x":[{}\n{}],' + GOOD[1:] + b"\n"
+    yield Case("only good together", "ndjson", TRADES, together, [], [(Reason.MALFORMED, i) for i in (1, 2, 3)])
     wide = b'{"b":true,"i":-1,"l":-9223372036854775808,"f":0.1,"d":-0.0,"s":"","t":2}\n{}\n'
     values = (True, -1, -(2**63), 0.10000000149011612, 0.0, "", 2_000_000)
     yield Case("every type", "ndjson", WIDE, wide, [values, (None,) * 7], [], "ms")
