@@ -4,6 +4,9 @@ A task is one tuple for one query; its deadline is its arrival and what the quer
 of an interval phi, whose deadlines count as the same; a scheduling batch is k of them. ``bts`` keeps k; ``ats`` moves
 it by the share of deadlines missed, with a proportional and an integral part. With ``drop`` (``bts1``, ``ats1``) the
 oldest tasks that cannot make it are thrown away before the batch runs, counted on their arc as expired.
+
+The controller sees the share of deadlines missed by the plans that have ended since it last looked, and not that of all
+time: with the latter the printed formula could never raise k.
 """
 
 from __future__ import annotations

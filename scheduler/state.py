@@ -49,7 +49,7 @@ class BatchRule:
     k: int = 1  # basic batches in one scheduling batch: fixed (bts), or for a start (ats)
     proportional: float = 1.0  # Kp
     integral: float = 10.0  # Ki
-    interval_ns: int = 1_000_000_000  # over which the share of missed deadlines is taken
+    interval_ns: int = 0  # over which the share of missed deadlines is taken, at least; 0: from plan to plan
     step_ns: int = 50_000  # C_sched: what a scheduling step costs
 
 
