@@ -5,6 +5,7 @@ A new codec adds its cases to ``cases()``; the three ways of feeding and the law
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,10 @@ def ndjson_cases() -> Iterator[Case]:
     yield json_case("an integer for a double", trade(price=b"2"), None, (5, "A", 2.0, 3, None))
     yield json_case("ISO time", trade(ts=b'"1970-01-01T00:00:00.000000005Z"'), None)
     yield json_case("ISO time with a zone", trade(ts=b'"1970-01-01T01:00:00.000000005+01:00"'), None)
+    zeros = [(0.0, 1), (0.0, 1), (2.0**64, 1)]
+    few = b'{"d":-0.0,"n":1}\n{"d":-0,"n":1}\n{"d":18446744073709551616,"n":1}\n{"d":1,"n":1e0}\n'
+    wrong = [(Reason.WRONG_TYPE, 4)]
+    yield Case("minus zero is zero", "ndjson", Schema.of(d="double", n="bigint"), few, zeros, wrong)
     together = GOOD + b"," + GOOD + b'\n{"x":[{}\n{}],' + GOOD[1:] + b"\n"
     yield Case("only good together", "ndjson", TRADES, together, [], [(Reason.MALFORMED, i) for i in (1, 2, 3)])
     wide = b'{"b":true,"i":-1,"l":-9223372036854775808,"f":0.1,"d":-0.0,"s":"","t":2}\n{}\n'
@@ -253,6 +258,7 @@ def feed(
 
 def check(case: Case, rows: list[tuple[Any, ...]], rejects: list[Reject]) -> None:
     assert rows == case.rows
+    assert not any(isinstance(v, float) and v == 0 and math.copysign(1, v) < 0 for row in rows for v in row)
     assert [(r.reason, r.line) for r in rejects] == case.rejects, [r.message for r in rejects]
     assert [r.fatal for r in rejects[-1:]] == ([case.fatal] if rejects else [])
     for reject in rejects:
