@@ -18,7 +18,7 @@ from catalog.config.units import PositiveDuration
 from catalog.schema import Schema
 from engine.boxes.base import Box, BoxParameters, Emit, Tally
 from engine.joins.by import LastTimes, fields_of
-from engine.joins.index import shifted
+from engine.joins.index import Column, shifted
 from engine.joins.on import check_time
 from engine.joins.order import ByKey, Ranked, reachable
 from storage.train import NO_WATERMARK, Train
@@ -47,21 +47,24 @@ class Dedup(Box):
 
     def run(self, state: LastTimes, port: int, train: Train, emit: Emit, tally: Tally) -> None:
         within_ns = self.parameters.within
-        by_key = ByKey(state.numbers(train))
-        arrivals_or_times = train.arrival_ns if self._time is None else train.columns[self._time]
-        times = arrivals_or_times.take(by_key.order)
-        ranked = Ranked(by_key, times)
-        keys = by_key.keys.take(by_key.starts)
-        last = state.last(keys)
-        segments = np.arange(keys.shape[0])
-        due = ranked.first_at_least(segments, shifted(last, within_ns))
-        start = np.where(last == NO_WATERMARK, by_key.starts, due)
-        after = ranked.first_at_least(by_key.segment, shifted(times, within_ns))
-        passed = np.flatnonzero(reachable(start, after))
-        state.set(by_key.keys.take(passed), times.take(passed))  # of several of one key, the last one stays
+        numbers = state.numbers(train)
+        times = train.arrival_ns if self._time is None else train.columns[self._time]
+        last = state.last(numbers)
+        # What is too close to the last that passed before this train stays so: the rest is what there is to look at.
+        open_rows = np.flatnonzero((last == NO_WATERMARK) | (times >= shifted(last, within_ns)))
+        passed = open_rows.take(self._chosen(state, numbers.take(open_rows), times.take(open_rows)))
         tally.filtered += train.count - passed.shape[0]
         if passed.shape[0]:
-            emit(0, train.take(np.sort(by_key.order.take(passed))))
+            emit(0, train.take(passed))
+
+    def _chosen(self, state: LastTimes, numbers: Column, times: Column) -> Column:
+        """Which of these rows pass, each of which would if it were the first of its key; ascending."""
+        by_key = ByKey(numbers)
+        times = times.take(by_key.order)
+        after = Ranked(by_key, times).first_at_least(by_key.segment, shifted(times, self.parameters.within))
+        passed = np.flatnonzero(reachable(by_key.starts, after))
+        state.set(by_key.keys.take(passed), times.take(passed))  # of several of one key, the last one stays
+        return np.sort(by_key.order.take(passed))
 
     def advance(self, state: LastTimes, watermark_ns: int, emit: Emit, tally: Tally) -> None:
         state.watermark_ns = watermark_ns

@@ -22,7 +22,7 @@ from engine.boxes.base import Box, BoxParameters, Emit, Tally
 from engine.joins.by import LastTimes, fields_of
 from engine.joins.index import Column
 from engine.joins.on import check_time
-from engine.joins.order import ByKey, Ranked
+from engine.joins.order import ByKey, running_max
 from engine.joins.rows import RowStore, pack, unpack
 from storage.train import NO_WATERMARK, Mask, Train
 
@@ -94,7 +94,7 @@ class Latest(Box):
         known_rows, known_times = state.rows_of(keys), state.seen.last(keys)
         arrivals_or_times = train.arrival_ns if self._time is None else train.columns[self._time]
         times = arrivals_or_times.take(by_key.order)
-        current = (times == Ranked(by_key, times).running_max) & (times >= known_times.take(by_key.segment))
+        current = (times == running_max(by_key, times)) & (times >= known_times.take(by_key.segment))
         at = np.flatnonzero(current)
         segment = by_key.segment.take(at)
         # All go into the store first, so that strings of any pool are compared as codes of one.
