@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from math import ceil
 
@@ -67,6 +67,12 @@ def add_graphs(graphs: Iterable[tuple[QoSGraph | None, float]]) -> Urgency:
         loss = losses[-1] + changes[edge]
         losses.append(loss if loss > 1e-9 * max(losses) else 0.0)
     return Urgency(tuple(edges), tuple(losses))
+
+
+@lru_cache(maxsize=65_536)
+def of_graph(graph: QoSGraph | None) -> Urgency:
+    """Of one output. The graph does not change with the statistics, so it is read once."""
+    return add_graphs([(graph, 0.0)])
 
 
 class Facts:
@@ -213,16 +219,16 @@ class Facts:
         """
         outputs = self.network.outputs
         known: dict[tuple[tuple[int, int], ...], Urgency] = {}
-        out = []
+        out: list[tuple[Urgency, int]] = []
         for paths in self.paths_ns:
-            way_ns = 0
             if len(paths) == 1:
-                [(output, ns)] = paths.items()
-                way_ns, paths = int(ns), {output: 0.0}
+                [(output, way_ns)] = paths.items()
+                out.append((of_graph(outputs[output].qos.latency), int(way_ns)))
+                continue
             key = tuple(sorted((o, int(ns)) for o, ns in paths.items()))
             if key not in known:
                 known[key] = add_graphs((outputs[o].qos.latency, ns) for o, ns in key)
-            out.append((known[key], way_ns))
+            out.append((known[key], 0))
         return out
 
     # -- priorities that only the statistics move --------------------------------------------------------------------

@@ -29,10 +29,11 @@ def static_superboxes(network: Network) -> tuple[Superbox, ...]:
         roots = {root_of[consumer] for consumer in network.fed[node.number]}
         delivers = any(network.arcs[a].output is not None for arcs in node.out_arcs for a in arcs)
         root_of[node.number] = roots.pop() if len(roots) == 1 and not delivers else node.number
-    roots_in_order = sorted({*root_of.values()})
+    members: dict[int, set[int]] = {}
+    for box, root in root_of.items():
+        members.setdefault(root, set()).add(box)
     return tuple(
-        Superbox(number, root, post_order(network, root, {b for b, r in root_of.items() if r == root}))
-        for number, root in enumerate(roots_in_order)
+        Superbox(number, root, post_order(network, root, members[root])) for number, root in enumerate(sorted(members))
     )
 
 
