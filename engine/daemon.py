@@ -165,10 +165,10 @@ class Daemon:
         drained = self._drain(deadline)
         if not drained and drain_s:
             log.warning("not everything was out after %.0f s: %s", drain_s, self._left())
+        self.spark.close()
         if self.keeper is not None:
             self.keeper.stop(checkpoint=not self.failed)
         self.engine.stop()
-        self.spark.close()
         self.monitor.stop()
         self._on_io(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -267,9 +267,13 @@ class Daemon:
         def letters(stream: str, peer: str, rejects: Sequence[Reject]) -> None:
             self._loop.call_soon_threadsafe(self.server.dead_letters.add, self.now_ns(), stream, peer, rejects)
 
+        def admit(stream: int, train: Train) -> None:
+            self.watch_stream(stream, train)
+            self._enter(stream, train)
+
         return SparkEngine(
-            admit=self._admit,
-            end=lambda stream: self._admit(stream, self.event_time.end(stream)),
+            admit=admit,
+            end=lambda stream: admit(stream, self.event_time.end(stream)),
             may_enter=lambda: self._has_room() and storage.used_bytes < BULK_BYTES,
             letters=letters,
             now_ns=self.now_ns,
