@@ -7,14 +7,18 @@ can be read and written by Spark; what costs something (a driver, a JVM) begins 
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from catalog.config.models import SparkSource
-from catalog.network import Network, Stream
-from catalog.readings import BulkReading, SparkReading
+from catalog.config.models import SparkSink, SparkSource
+from catalog.network import Network, Output, Stream
+from catalog.readings import BulkReading, SinkReading, SparkReading
 from router.codecs.base import Reject
 from router.server import ListenError
 from router.spark.errors import SparkError
@@ -22,6 +26,7 @@ from router.spark.host import LOW_PRIORITY, SparkHost
 from router.spark.intake import StreamIntake
 from router.spark.jobs import BulkJob, order_for
 from router.spark.loads import Load
+from router.spark.outlets import SinkOutlet
 from router.spark.port import SparkPort
 from storage.train import Train
 
@@ -40,6 +45,9 @@ class Engine:
     may_enter: Callable[[], bool]  # queues are short enough for bulk rows
     letters: Callable[[str, str, Sequence[Reject]], None]
     now_ns: Callable[[], int]
+    block_output: Callable[[int, bool], None]  # an output must wait, or may go on
+    room_again: Callable[[], None]  # sockets may be read again
+    data_dir: str | None = None
 
 
 class SparkPipeline:
@@ -54,6 +62,33 @@ class SparkPipeline:
         self.intake = StreamIntake(network, engine.admit, engine.may_enter, engine.letters, engine.now_ns)
         self.port = SparkPort({"push": self.intake.push}, token=config.token or "")
         self._jobs: list[_SourceJob] = []
+        self._temporary: str | None = None
+        self.sinks = {
+            output.number: self._make_sink(output, output.sink)
+            for output in network.outputs
+            if isinstance(output.sink, SparkSink)
+        }
+        self._direct = [s for s in self.sinks.values() if network.arcs[s.output.arc].source.stream is not None]
+
+    def _make_sink(self, output: Output, sink: SparkSink) -> SinkOutlet:
+        return SinkOutlet(output, sink, self._folder("sinks", output.name), self.host, self._block)
+
+    def _folder(self, *parts: str) -> Path:
+        """Where tuples wait on disk; without a data_dir a temporary folder, which does not outlive the daemon."""
+        root = self._engine.data_dir
+        if root is None:
+            root = self._temporary = self._temporary or tempfile.mkdtemp(prefix="aurorad-")
+        return Path(root, "spark", *parts)
+
+    def _block(self, output: int, blocked: bool) -> None:
+        self._engine.block_output(output, blocked)
+        if not blocked:
+            self._engine.room_again()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether streams may be read: an output that is a stream itself has no box that could wait."""
+        return not any(sink.is_blocked for sink in self._direct)
 
     def open(self) -> None:
         """The port. Raises ListenError."""
@@ -66,7 +101,9 @@ class SparkPipeline:
             raise ListenError(f"spark: cannot listen on {at}: {error.strerror or error}") from error
 
     def start(self) -> None:
-        """The sources, each in a thread of its own."""
+        """The sinks, and the sources, each in threads of its own."""
+        for sink in self.sinks.values():
+            sink.start()
         for stream in self._network.streams:
             if isinstance(stream.source, SparkSource):
                 job = _SourceJob(self, stream, stream.source)
@@ -79,13 +116,32 @@ class SparkPipeline:
             job.stop()
         self.intake.loads.stop()
 
+    def flush(self, timeout_s: float) -> bool:
+        """Commit what the sinks have. False when time ran out."""
+        deadline = time.monotonic() + timeout_s
+        flushed = [sink.flush(max(0.0, deadline - time.monotonic())) for sink in self.sinks.values()]
+        return all(flushed)
+
     def close(self) -> None:
         self.stop_reading()
         self.port.close()
+        for sink in self.sinks.values():
+            sink.close()
         if self._own_host:
             self.host.stop(STOP_SECONDS)
         for job in self._jobs:
-            job.thread.join(STOP_SECONDS)
+            if job.thread.is_alive():
+                job.thread.join(STOP_SECONDS)
+        self._clear()
+
+    def _clear(self) -> None:
+        """A temporary folder goes, unless there are tuples in it that nobody has."""
+        if self._temporary is None:
+            return
+        if left := sum(sink.pending for sink in self.sinks.values()):
+            log.error("%d tuples could not be committed; they are in %s", left, self._temporary)
+        else:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     @property
     def is_reading(self) -> bool:
@@ -107,6 +163,9 @@ class SparkPipeline:
 
     def spark_reading(self) -> SparkReading:
         return self.host.reading()._replace(port=self.port.address)
+
+    def sink_readings(self) -> list[SinkReading]:
+        return [sink.reading() for sink in self.sinks.values()]
 
     def bulk_readings(self) -> list[BulkReading]:
         known = self.intake.loads.readings()

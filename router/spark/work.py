@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from router.spark import sources
+from router.spark import commits, sources
 from router.spark.errors import SparkRefusedError
 
 Request = dict[str, Any]
@@ -80,6 +80,11 @@ def map_in_arrow(frame: Any, function: Any, schema: str) -> Any:
     mapped = _create_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = mapped(*[frame[name] for name in frame.columns])
     return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
+
+
+def commit(session: Any, request: Request) -> Answer:
+    """A segment of an output into its sink, once."""
+    return commits.commit(session.newSession(), request)
 
 
 def cancel(session: Any, request: Request) -> Answer:

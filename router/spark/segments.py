@@ -1,0 +1,219 @@
+"""Trains on disk until Spark has them: one folder of segments, each an Arrow IPC stream that becomes one commit.
+
+A segment's name says everything about it: ``<number>-<first sequence>-<rows>.arrow``. Its number, with the folder's
+epoch, is the name of its commit, so a commit that is tried again after a crash has the name it had before, and whoever
+has seen that name does nothing. A segment is removed only when its commit is published.
+
+While it grows it is ``open.arrow``. Sealing writes the end mark, syncs and renames; after a crash what is whole of an
+open one is sealed, and a message that was cut off is cut away: its tuples were never taken from whoever emitted them.
+
+Owner: one thread writes; the one that commits removes. Errors are the kernel's (OSError): a full disk is for the writer
+to wait out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.ipc as pa_ipc
+
+OPEN = "open.arrow"
+END_MARK = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_NAME = re.compile(r"(\d{12})-(\d{20})-(\d{12})\.arrow")
+
+
+class Segment(NamedTuple):
+    number: int
+    first: int  # the sequence number of its first tuple
+    rows: int
+    path: Path
+    nbytes: int
+
+
+class Segments:
+    """``begin`` is what a stream of this schema starts with."""
+
+    def __init__(self, folder: Path, begin: bytes) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._begin = begin
+        self._lock = Lock()
+        self.epoch = self._read_epoch()
+        self.sealed: list[Segment] = sorted(self._find())
+        last = self.sealed[-1] if self.sealed else None
+        self._number = self._read_number(last)
+        self.next = self._read_next(last)  # the sequence number of the next tuple
+        self._fd = -1
+        self._rows = 0
+        self._nbytes = 0
+        self._recover()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def open_rows(self) -> int:
+        return self._rows
+
+    @property
+    def open_bytes(self) -> int:
+        return self._nbytes
+
+    def append(self, data: bytes, rows: int) -> None:
+        """All of it, or OSError and nothing."""
+        if self._fd < 0:
+            self._open()
+        try:
+            _write(self._fd, data)
+        except OSError:
+            os.ftruncate(self._fd, self._nbytes)
+            os.lseek(self._fd, self._nbytes, os.SEEK_SET)
+            raise
+        self._nbytes += len(data)
+        self._rows += rows
+
+    def _open(self) -> None:
+        fd = os.open(self.folder / OPEN, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write(fd, self._begin)
+        except OSError:
+            os.close(fd)
+            raise
+        self._fd, self._nbytes, self._rows = fd, len(self._begin), 0
+
+    def seal(self) -> Segment | None:
+        """The open segment becomes one that can be committed; None when it is empty."""
+        if self._fd < 0 or not self._rows:
+            return None
+        try:
+            _write(self._fd, END_MARK)
+            os.fdatasync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, self._nbytes)
+            os.lseek(self._fd, self._nbytes, os.SEEK_SET)
+            raise
+        size = self._nbytes + len(END_MARK)
+        os.close(self._fd)
+        self._fd = -1
+        path = self.folder / f"{self._number:012d}-{self.next:020d}-{self._rows:012d}.arrow"
+        os.rename(self.folder / OPEN, path)
+        sync_folder(self.folder)
+        segment = Segment(self._number, self.next, self._rows, path, size)
+        with self._lock:
+            self.sealed.append(segment)
+        self._number += 1
+        self.next += self._rows
+        self._rows = self._nbytes = 0
+        return segment
+
+    # -- committing ---------------------------------------------------------------------------------------------------
+
+    def commit_name(self, segment: Segment) -> str:
+        return f"{self.epoch}-{segment.number:012d}"
+
+    def remove(self, segment: Segment) -> None:
+        """It is published. Where the next one begins is noted first: an empty folder would begin at 0 again."""
+        _replace(self.folder / "next", f"{segment.number + 1} {segment.first + segment.rows}\n".encode())
+        with self._lock:
+            self.sealed.remove(segment)
+        segment.path.unlink()
+
+    @property
+    def sealed_rows(self) -> int:
+        with self._lock:
+            return sum(s.rows for s in self.sealed)
+
+    @property
+    def nbytes(self) -> int:
+        with self._lock:
+            return sum(s.nbytes for s in self.sealed) + self._nbytes
+
+    def oldest(self) -> Segment | None:
+        with self._lock:
+            return self.sealed[0] if self.sealed else None
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # -- after a crash ------------------------------------------------------------------------------------------------
+
+    def _read_epoch(self) -> str:
+        path = self.folder / "epoch"
+        if not path.is_file():
+            _replace(path, secrets.token_hex(6).encode())
+        return path.read_text()
+
+    def _find(self) -> Iterator[Segment]:
+        for path in self.folder.iterdir():
+            if match := _NAME.fullmatch(path.name):
+                yield Segment(int(match[1]), int(match[2]), int(match[3]), path, path.stat().st_size)
+
+    def _noted(self) -> tuple[int, int]:
+        path = self.folder / "next"
+        number, sequence = path.read_text().split() if path.is_file() else ("0", "0")
+        return int(number), int(sequence)
+
+    def _read_number(self, last: Segment | None) -> int:
+        return max(self._noted()[0], last.number + 1 if last else 0)
+
+    def _read_next(self, last: Segment | None) -> int:
+        return max(self._noted()[1], last.first + last.rows if last else 0)
+
+    def _recover(self) -> None:
+        path = self.folder / OPEN
+        if not path.is_file():
+            return
+        whole, rows = measure(path, self._begin)
+        if rows:
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            os.ftruncate(self._fd, whole)
+            os.lseek(self._fd, whole, os.SEEK_SET)
+            self._nbytes, self._rows = whole, rows
+            self.seal()
+        else:
+            path.unlink()
+
+
+def measure(path: Path, begin: bytes) -> tuple[int, int]:
+    """How many bytes of an open segment are whole messages, and how many rows those have."""
+    with pa.memory_map(str(path)) as source:
+        if source.read(len(begin)) != begin:
+            return 0, 0
+        schema = pa_ipc.read_schema(pa.py_buffer(begin))
+        whole, rows = len(begin), 0
+        while True:
+            try:
+                message = pa_ipc.read_message(source)
+                batch: Any = pa_ipc.read_record_batch(message, schema)
+                batch.validate()
+            except (pa.ArrowException, EOFError, OSError, StopIteration):
+                return whole, rows
+            whole, rows = source.tell(), rows + batch.num_rows
+
+
+def sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _replace(path: Path, data: bytes) -> None:
+    new = path.with_name(path.name + ".new")
+    new.write_bytes(data)
+    os.replace(new, path)

@@ -1,0 +1,179 @@
+"""Sinks: every tuple committed once, in few files, whatever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from engine.daemon import Daemon
+from engine.load import load_network
+from router.spark.host import SparkHost
+from storage.train import Train
+from tests.e2e.daemon import TRADES, wait_for
+from tests.spark.conftest import make_host
+
+pytest.importorskip("pyspark")
+
+
+def network(sink: str, boxes: str = "", out: str = "trades", engine: str = "") -> str:
+    return f"""
+http: {{listen: "off"}}
+engine: {{{engine}}}
+streams:
+  trades: {{schema: {TRADES}}}
+boxes: {{{boxes}}}
+outputs:
+  archive: {{from: {out}, sink: {sink}}}
+"""
+
+
+@contextmanager
+def sinking(text: str, host: SparkHost) -> Iterator[Daemon]:
+    daemon = Daemon(load_network(text, {}), spark=host)
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+
+
+def feed(daemon: Daemon, start: int, rows: int) -> None:
+    schema = daemon.network.stream("trades").schema
+    numbers = range(start, start + rows)
+    data: dict[str, list[Any]] = {
+        "ts": [n * 1_000 for n in numbers],
+        "symbol": [f"S{n % 7}" for n in numbers],
+        "price": [float(n) for n in numbers],
+        "size": [n % 100 for n in numbers],
+        "venue": [None if n % 10 == 0 else "N" for n in numbers],
+    }
+    daemon.feed("trades", Train.from_pylists(schema, data, daemon.now_ns()))
+
+
+def manifests(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(file.read_text()) for file in sorted((path / "_aurorad" / "commits").glob("*.json"))]
+
+
+def prices(path: Path) -> list[float]:
+    """By DuckDB, over what any reader of the folder finds."""
+    rows = duckdb.sql(f"select price from read_parquet('{path}/*.parquet') order by price").fetchall()
+    return [price for (price,) in rows]
+
+
+def test_parquet_in_few_files_with_a_manifest(host: SparkHost, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    big = 'big: {filter: trades, where: "price >= 100"}'
+    with sinking(network(f"{{spark: parquet, path: {out}, every: 1s}}", big, "big"), host) as daemon:
+        for start in range(0, 1_000, 100):
+            feed(daemon, start, 100)
+        sink = daemon.spark.sinks[0]
+        wait_for(lambda: sink.committed == 900, "all is committed by time", 60)
+        feed(daemon, 1_000, 50)
+        assert daemon.engine.drain(30) and daemon.spark.flush(60)
+        [reading] = daemon.readings().sinks
+        assert (reading.committed, reading.buffered, reading.offered) == (950, 0, 950)
+    assert prices(out) == [float(n) for n in range(100, 1_050)]
+    entries = manifests(out)
+    assert sum(entry["rows"] for entry in entries) == 950
+    files = {file["to"] for entry in entries for file in entry["files"]}
+    assert files == {p.name for p in out.glob("*.parquet")}
+    assert len(files) == len(entries) <= 4, "a file for a commit"
+    assert not list((out / "_aurorad" / "staging").iterdir())
+    [row] = duckdb.sql(
+        f"select ts, symbol, size, venue from read_parquet('{out}/*.parquet') where price = 110"
+    ).fetchall()
+    assert (row[0].timestamp(), *row[1:]) == (110e-6, "S5", 10, None)
+
+
+def test_folders_by_field_and_other_formats(host: SparkHost, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with sinking(network(f"{{spark: json, path: {out}, partition_by: [symbol]}}"), host) as daemon:
+        feed(daemon, 0, 70)
+    assert {p.name for p in out.iterdir()} == {"_aurorad", *[f"symbol=S{i}" for i in range(7)]}
+    rows = duckdb.sql(
+        f"select price, symbol from read_json('{out}/symbol=*/*.json', hive_partitioning = true)"
+    ).fetchall()
+    assert sorted(rows) == sorted((float(n), f"S{n % 7}") for n in range(70))
+
+
+def test_a_database_gets_each_commit_once(host: SparkHost, tmp_path: Path) -> None:
+    url = f"jdbc:derby:{tmp_path}/base;create=true"
+    sink = f'{{spark: jdbc, options: {{url: "{url}", dbtable: trades, commit_column: aurorad_commit}}}}'
+    with sinking(network(sink), host) as daemon:
+        feed(daemon, 0, 100)
+        outlet = daemon.spark.sinks[0]
+        assert daemon.engine.drain(30) and outlet.flush(60)
+        # The crash after the commit and before its segment is removed: the same commit comes again.
+        remove, removed = outlet.segments.remove, []
+
+        def lose_once(segment: Any) -> None:
+            if not removed:
+                removed.append(segment)
+                outlet._work.set()
+                return
+            remove(segment)
+
+        outlet.segments.remove = lose_once  # type: ignore[method-assign]
+        feed(daemon, 100, 100)
+        assert daemon.engine.drain(30) and outlet.flush(60)
+        assert removed
+    source = f'{{spark: jdbc, options: {{url: "{url}", dbtable: trades}}}}'
+    text = network("{tcp: 127.0.0.1:0}").replace(f"schema: {TRADES}", f"schema: {TRADES}, source: {source}")
+    seen: list[float] = []
+    daemon = Daemon(load_network(text, {}), spark=host)
+    daemon.subscribe("archive", lambda train: seen.extend(train.to_pylist(2)))
+    daemon.start()
+    try:
+        wait_for(lambda: not daemon.spark.is_reading, "the table is read", 60)
+        assert not daemon.spark.failures
+        assert daemon.engine.drain(10)
+    finally:
+        daemon.stop()
+    assert sorted(seen) == [float(n) for n in range(200)]
+
+
+def test_the_jvm_killed_again_and_again_commits_everything_once(tmp_path: Path) -> None:
+    """A short version of ``kills.py``, which does it twenty times."""
+    out = tmp_path / "out"
+    own = make_host()
+    rng = np.random.default_rng(7)
+    try:
+        with sinking(network(f"{{spark: parquet, path: {out}, every: 100ms}}"), own) as daemon:
+            sent = 0
+            for _ in range(2):
+                before = daemon.spark.sinks[0].commits
+                wait_for(lambda: own.jvm_pid is not None or not feed(daemon, 0, 0), "a JVM is there", 100)
+                until = time.monotonic() + rng.random() * 2
+                while time.monotonic() < until or daemon.spark.sinks[0].commits == before:
+                    feed(daemon, sent, 100)
+                    sent += 100
+                    time.sleep(0.02)
+                os.kill(own.jvm_pid or 0, signal.SIGKILL)
+            assert daemon.engine.drain(30) and daemon.spark.flush(100)
+            assert daemon.readings().spark.lost >= 1
+        assert prices(out) == [float(n) for n in range(sent)]
+    finally:
+        own.stop()
+
+
+def test_a_target_that_cannot_be_written_is_tried_again_and_blocks_nobody(host: SparkHost, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("a file where the folder should be")
+    with sinking(network(f"{{spark: parquet, path: {out}, every: 100ms}}"), host) as daemon:
+        feed(daemon, 0, 100)
+        wait_for(lambda: daemon.readings().sinks[0].retries > 0, "the commit failed", 60)
+        [reading] = daemon.readings().sinks
+        assert reading.buffered == 100 and reading.error
+        out.unlink()
+        wait_for(lambda: daemon.readings().sinks[0].committed == 100, "it was tried again", 60)
+    assert prices(out) == [float(n) for n in range(100)]
