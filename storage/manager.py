@@ -55,6 +55,7 @@ class StorageManager:
         self.readmit: Callable[[tuple[int, ...], Train], None] = lambda arcs, train: None  # put and announce
         self.cut_arcs = 0  # arcs of which a part is on disk
 
+    low_water = LOW_WATER
     wants_rank = False
     """Whether ``rank`` is of use: only to a manager that spills (``storage/spilling.py``)."""
 
@@ -169,7 +170,7 @@ class StorageManager:
             lease.holders -= 1
             if lease.holders == 0:
                 self.used_bytes -= lease.nbytes
-        if self._has_room or self.used_bytes > self.budget_bytes * LOW_WATER:
+        if self._has_room or self.used_bytes > self.budget_bytes * self.low_water:
             return False
         self._has_room = True
         return True

@@ -31,3 +31,9 @@ _ACTIVE = frozenset(filter(None, os.environ.get("AURORAD_PLANT", "").split(","))
 def planted(name: str) -> bool:
     assert name in PLANTS, name
     return name in _ACTIVE
+
+
+def crash_before() -> int | None:
+    """``AURORAD_CRASH_BEFORE=17``: the process kills itself before the 17th deed on its files."""
+    text = os.environ.get("AURORAD_CRASH_BEFORE", "")
+    return int(text) if text else None

@@ -111,6 +111,7 @@ class SpillingStorage(StorageManager):
         self.damaged = [0] * len(schemas)  # tuples that could not be read back
         self.disk_full = False
 
+    low_water = 0.95  # above what arcs may keep in memory: they do not give that back while their boxes rest
     wants_rank = True
 
     # -- what the scheduler says --------------------------------------------------------------------------------------

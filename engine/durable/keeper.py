@@ -28,10 +28,11 @@ from engine.durable.records import NAMED
 from engine.durable.recovery import Progress, Recovery
 from storage.admission import Entry
 from storage.checkpoint import CheckpointError, Checkpoints, Found
+from storage.dying import DyingFiles
 from storage.encode import TrainReader
 from storage.files import Files, FolderLock, RealFiles, StorageError
 from storage.log import Log
-from storage.plants import planted
+from storage.plants import crash_before, planted
 from storage.spill import SpillFiles
 from storage.train import NO_WATERMARK, Train
 from storage.tree import TreeError, load
@@ -375,6 +376,8 @@ class Keeper:
 
 def _real_files(root: str) -> Files:
     try:
-        return RealFiles(root)
+        files: Files = RealFiles(root)
+        left = crash_before()
+        return files if left is None else DyingFiles(files, left)
     except OSError as error:
         raise StorageError(root, 0, f"the data_dir cannot be used: {error.strerror}") from error

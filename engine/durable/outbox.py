@@ -51,7 +51,6 @@ class Outbox:
         self.lock = Lock()
         self.next = 1  # the number of the next tuple
         self.readable = 0  # the highest number that is on disk
-        self.lowest = 1  # the lowest number that is still there
         self.names: dict[str, int] = {}  # the highest number that each has acknowledged
         self.sent: dict[str, int] = {}  # the highest number that each may have seen
         self.index: list[tuple[int, int]] = []  # (first number, position in the log), some of them, ascending
@@ -86,8 +85,6 @@ class Outbox:
         """The number after which this subscriber goes on: as it says, as it last acknowledged, or from now on."""
         with self.lock:
             newest = self.next - 1
-            if not self.names:
-                self.lowest = max(self.lowest, self.next)  # nothing before was kept
             known = self.names.get(name)
             start = newest if known is None else known
             if after is not None:
@@ -123,11 +120,10 @@ class Outbox:
             while len(self.index) > 1 and self.index[1][1] <= position:
                 self.index.pop(0)
             if self.index and self.index[0][1] < position:
-                first = self.index.pop(0)[0]
-                self.lowest = max(self.lowest, self.index[0][0] if self.index else self.readable + 1, first)
-            elif self.index:
-                self.lowest = max(self.lowest, self.index[0][0])
-            self.repeats = [r for r in self.repeats if r[1] >= self.lowest]
+                # What is left of this stretch is found by reading on from where the log begins.
+                self.index[0] = (self.index[0][0], position)
+            if self.index:
+                self.repeats = [r for r in self.repeats if r[1] >= self.index[0][0]]
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -171,12 +167,12 @@ class Outbox:
     def snapshot(self) -> dict[str, Any]:
         with self.lock:
             return {
-                "next": self.next, "readable": self.readable, "lowest": self.lowest, "names": dict(self.names),
+                "next": self.next, "readable": self.readable, "names": dict(self.names),
                 "index": list(self.index), "repeats": list(self.repeats),
             }  # fmt: skip
 
     def restore(self, data: dict[str, Any]) -> None:
-        self.next, self.readable, self.lowest = int(data["next"]), int(data["readable"]), int(data["lowest"])
+        self.next, self.readable = int(data["next"]), int(data["readable"])
         self.names = {name: int(n) for name, n in data["names"].items()}
         self.index = [(int(n), int(p)) for n, p in data["index"]]
         self.repeats = [(int(a), int(b)) for a, b in data["repeats"]]

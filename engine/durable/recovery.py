@@ -105,8 +105,6 @@ class Recovery:
         if number < 0:
             outbox.names.pop(name, None)
             return
-        if not outbox.names:
-            outbox.lowest = max(outbox.lowest, outbox.readable + 1)
         outbox.names[name] = max(number, outbox.names.get(name, 0))
         outbox.next = max(outbox.next, number + 1)  # numbers that were given while nobody had a name are not in the log
 

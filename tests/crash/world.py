@@ -1,8 +1,8 @@
 """A small world around the real keeper and the real engine: one client, one named reader, a disk that forgets.
 
 The client numbers its batches and keeps its own journal: what it has sent and what was acknowledged. The reader keeps
-its own place. Nothing runs by itself but the engine's threads: groups and checkpoints happen when the test says so, so a
-power cut can come before any deed of the disk. The oracle is plain Python over the client's journal.
+its own place. Nothing runs by itself but the engine's threads: groups and checkpoints happen when the test says so, so
+a power cut can come before any deed of the disk. The oracle is plain Python over the client's journal.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Life:
     def _outlet(self, number: int) -> Any:
         return lambda train: self.keeper.emit(number, train)
 
-    # -- what the keeper needs ------------------------------------------------------------------------------------------
+    # -- what the keeper needs ----------------------------------------------------------------------------------------
 
     def enter(self, stream: int, train: Train) -> None:
         self.admitted += train.count
@@ -153,7 +153,7 @@ class World:
         self.lives = 0
         self.life: Life | None = None
 
-    # -- lives ----------------------------------------------------------------------------------------------------------
+    # -- lives --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin a life; PowerCut when the disk ends it before it has begun."""
@@ -182,7 +182,7 @@ class World:
         self.files = self.files.killed()
         self.life = None
 
-    # -- deeds ----------------------------------------------------------------------------------------------------------
+    # -- deeds --------------------------------------------------------------------------------------------------------
 
     def publish(self, resend: int = 0) -> None:
         """The next batch; or once more one that was sent already."""
@@ -253,7 +253,7 @@ class World:
             if self.rng.random() < 0.5:
                 history.acknowledge("reader", self.after[output])
 
-    # -- the end --------------------------------------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Everything that was sent comes to its end, and is what the oracle says."""

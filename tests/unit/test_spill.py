@@ -176,6 +176,18 @@ def test_the_first_tuples_of_an_arc_stay_in_memory_however_short_it_is() -> None
     assert h.storage.spilled_tuples[1] == 0
 
 
+def test_boxes_that_rest_do_not_close_the_edge_for_ever() -> None:
+    """Memory runs over the budget for a moment, and nothing is taken from the queues: writing alone makes room."""
+    h = Harness(budget=40_000)
+    told: list[bool] = []
+    h.storage.when_room(lambda: told.append(True))
+    while h.storage.has_room:
+        h.put(100, 0)
+    h.work()
+    assert h.storage.has_room
+    assert told
+
+
 def test_a_full_disk_fills_memory_up_to_the_budget_and_no_further_than_the_edge_allows() -> None:
     h = Harness(budget=20_000, files=CrashFiles(capacity_bytes=8_000))
     while h.storage.has_room:

@@ -1,8 +1,8 @@
 """Reading an output so that nothing is missed: a name, a place, and going on from there.
 
-Iterate over a reader: each batch has its rows and the number of its first tuple. ``ack`` says that it has been dealt with;
-after a crash of either side the reader goes on behind the last one. Give ``after`` if you keep the place yourself, next to
-what you make of the tuples: that is exact. Without it the server's memory of the last ``ack`` counts.
+Iterate over a reader: each batch has its rows and the number of its first tuple. ``ack`` says that it has been dealt
+with; after a crash of either side the reader goes on behind the last one. Give ``after`` if you keep the place
+yourself, next to what you make of the tuples: that is exact. Without it the server's memory of the last ``ack`` counts.
 
 ``is_repeat``: the tuples may have been delivered before under other numbers, after a crash of the server with a network
 whose results depend on the time of day. ``missing``: so many tuples before this batch are gone, because this reader was
@@ -20,7 +20,7 @@ from typing import Any
 from aurorad_client.errors import ClientError, RefusedError
 from aurorad_client.wire import Rows, Wire, decode
 
-LONGEST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 1.0
 
 
 class Batch:
@@ -50,7 +50,7 @@ class Reader:
         timeout_s: float = 60.0,
         idle_s: float | None = None,
     ) -> None:
-        """``timeout_s``: how long to try to reach the server. ``idle_s``: end the iteration when nothing comes so long."""
+        """``timeout_s``: how long to try to reach the server. ``idle_s``: end when nothing comes for so long."""
         self._address = (host, port)
         self._name = name
         self._format = format

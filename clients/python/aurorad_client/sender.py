@@ -4,9 +4,9 @@ Batches are numbered and kept until the server has acknowledged them. When the c
 again, is told how far the server has come, and sends the rest once more; the server drops what it has already. Without
 ``data_dir`` on the server, say ``ack="memory"``: the same, except that what a crash of the server loses is lost.
 
-A sender that is restarted itself should keep its own place: give the same ``source`` and ``epoch``, read ``resumed_at`` and
-go on behind that batch. If it cannot, it takes a new ``epoch`` (the default is the time of its start), and what the last
-one had not got acknowledged is its own to decide.
+A sender that is restarted itself should keep its own place: give the same ``source`` and ``epoch``, read ``resumed_at``
+and go on behind that batch. If it cannot, it takes a new ``epoch`` (the default is the time of its start), and what the
+last one had not got acknowledged is its own to decide.
 
 Not thread-safe: one thread, or a lock of yours.
 """
@@ -21,7 +21,8 @@ from typing import Any
 from aurorad_client.errors import ClientError, RefusedError
 from aurorad_client.wire import Rows, Wire, encode
 
-LONGEST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 1.0
+REFUSED_PAUSE_SECONDS = 0.1
 
 
 class Sender:
@@ -48,6 +49,8 @@ class Sender:
         self._unacknowledged: deque[tuple[int, bytes]] = deque()
         self._wire: Wire | None = None
         self._sent = 0  # the last sequence that went out on this connection
+        self._not_before = 0.0  # after a refusal: when to send again
+        self._refusal = ""
         self.acknowledged = 0
         self.resumed_at = 0
         self.reconnects = -1
@@ -87,42 +90,55 @@ class Sender:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def _work(self, until: int) -> None:
-        """Send what has not been sent; then until this sequence is acknowledged."""
+        """Send what has not been sent, hear what there is to hear, until this sequence is acknowledged."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             before = self.acknowledged
             try:
                 self._send_rest()
-                while self._wire is not None and (self._wire.poll() or self.acknowledged < until):
-                    self._wire.settimeout(max(0.01, deadline - time.monotonic()))
+                is_done = self.acknowledged >= until
+                while self._wire is not None and self._wire.wait(0.0 if is_done else self._patience(deadline)):
                     self._hear(self._wire.line())
-                if self.acknowledged >= until:
-                    return
-            except (OSError, ValueError) as error:
-                if isinstance(error, TimeoutError) and time.monotonic() >= deadline:
-                    raise ClientError(f"nothing was acknowledged for {self._timeout_s:g} s") from error
+                    is_done = True  # hear the rest of what is there; then look again
+            except OSError:
                 self._connect_again()
+            if self.acknowledged >= until:
+                return
             if self.acknowledged > before:
                 deadline = time.monotonic() + self._timeout_s
+            elif time.monotonic() > deadline:
+                raise ClientError(f"nothing was acknowledged for {self._timeout_s:g} s{self._refusal}")
+
+    def _patience(self, deadline: float) -> float:
+        left = deadline - time.monotonic()
+        if self._not_before:
+            left = min(left, self._not_before - time.monotonic())
+        return max(0.0, min(left, 1.0))
 
     def _send_rest(self) -> None:
         assert self._wire is not None
+        if self._not_before and time.monotonic() < self._not_before:
+            return
+        self._not_before = 0.0
         for sequence, data in list(self._unacknowledged):
             if sequence > self._sent:
                 self._wire.settimeout(self._timeout_s)
                 self._wire.send(data)
                 self._sent = sequence
-                while self._wire.poll():  # a server that answers must be read from, or both wait for ever
+                while self._wire.wait(0.0):  # a server that answers must be read from, or both wait for ever
                     self._hear(self._wire.line())
+                if self._not_before:
+                    return
 
     def _hear(self, said: dict[str, Any]) -> None:
         if "_ack" in said:
+            self._refusal = ""
             self._acknowledge(int(said["_ack"]))
         elif "_refused" in said:
             # Nothing of it was taken: go back to what the server expects, after a moment.
-            time.sleep(0.05)
+            self._refusal = f": {said['reason']}"
             self._sent = min(self._sent, int(said["expected"]) - 1)
-            self._send_rest()
+            self._not_before = time.monotonic() + REFUSED_PAUSE_SECONDS
         elif "_error" in said:
             raise RefusedError(str(said["_error"]))
 
@@ -161,6 +177,7 @@ class Sender:
             return
         self._acknowledge(safe)
         self._sent = safe
+        self._not_before = 0.0
 
     def _begin_anew(self) -> None:
         """The server has forgotten what it had acknowledged, as memory acks allow: a new life of this source."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
+import time
 from typing import Any
 
 from aurorad_client.errors import ClientError
@@ -44,21 +46,15 @@ class Wire:
             raise ClientError(f"not the protocol of aurorad: {text[:80]!r}")
         return found
 
-    def has_line(self) -> bool:
-        return b"\n" in self._buffer
-
-    def poll(self) -> bool:
-        """Whether a whole line has come by now."""
-        if self.has_line():
-            return True
-        self._socket.setblocking(False)
-        try:
+    def wait(self, seconds: float) -> bool:
+        """Whether a whole line has come, waiting for it that long."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._buffer:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._socket], [], [], left)[0]:
+                return False
             self._more()
-        except BlockingIOError:
-            return False
-        finally:
-            self._socket.setblocking(True)
-        return self.has_line()
+        return True
 
     def block(self, size: int) -> bytes:
         while len(self._buffer) < size:

@@ -1,0 +1,241 @@
+"""The real daemon under load, killed again and again; a client and a reader that keep their own journals as the oracle.
+
+    python -m tests.crash.driver --cycles 200
+
+A sender numbers its batches and keeps what was acknowledged; a named reader on each output keeps its place and what it
+got. The daemon is killed with SIGKILL at random moments and started again on the same data_dir. In the end everything
+that was acknowledged must have come out exactly as plain Python computes it, and nothing twice but what is flagged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aurorad_client import ClientError, Reader, Sender
+
+from engine.processes import command
+from tests.crash.world import BEGIN_NS, SECOND, expected_pairs, expected_totals, row
+from tests.e2e.daemon import free_ports
+
+NETWORK = """
+engine: {{data_dir: {data}, checkpoint: 300ms}}
+http: {{listen: 127.0.0.1:{http}}}
+log: {{format: json}}
+streams:
+  sales:
+    schema: {{ts: timestamp, k: string, v: bigint}}
+    time: ts
+    max_skew: 36500d
+    source: {{tcp: 127.0.0.1:{source}}}
+boxes:
+  good: {{filter: sales, where: "v % 5 <> 0"}}
+  sums: {{aggregate: good, window: {{tumbling: 10s}}, by: [k], select: {{n: "count(*)", s: "sum(v)"}}}}
+  odd:  {{filter: sales, where: "v % 2 = 1"}}
+  even: {{filter: sales, where: "v % 2 = 0"}}
+  pairs: {{join: [odd, even], on: "l.k = r.k", within: 1s, select: {{ts: l.ts, k: l.k, a: l.v, b: r.v}}}}
+outputs:
+  totals: {{from: sums, sink: {{tcp: 127.0.0.1:{totals}, timestamps: ns}}}}
+  joined: {{from: pairs, sink: {{tcp: 127.0.0.1:{joined}, timestamps: ns}}}}
+"""
+START_SECONDS = 60.0
+FLUSH = {"ts": BEGIN_NS + 10**8 * SECOND, "k": "z", "v": 0}
+"""Moves event time past every window, falls out of the sums and has no partner."""
+
+
+class Collector(threading.Thread):
+    """A named reader that keeps its own place."""
+
+    def __init__(self, port: int, plain: Callable[[dict[str, Any]], tuple[Any, ...]]) -> None:
+        super().__init__(name="collector", daemon=True)
+        self._port = port
+        self._plain = plain
+        self.rows: list[tuple[Any, ...]] = []
+        self.repeats = 0
+        self.missing = 0
+        self.after = 0
+        self.error: BaseException | None = None
+        self._reader: Reader | None = None
+        self.is_ended = False
+
+    def run(self) -> None:
+        try:
+            self._reader = Reader("127.0.0.1", self._port, "collector", after=0, timeout_s=START_SECONDS)
+            for batch in self._reader:
+                if batch.first != self.after + 1:
+                    self.missing += batch.first - self.after - 1
+                self.after = batch.last
+                if batch.is_repeat:
+                    self.repeats += len(batch.rows)
+                else:
+                    self.rows += [self._plain(r) for r in batch.rows]
+                if random.random() < 0.2:
+                    batch.ack()
+                if self.is_ended:
+                    return
+        except ClientError as error:
+            if not self.is_ended:
+                self.error = error
+
+
+class Driver:
+    def __init__(
+        self, folder: Path, *, seed: int = 0, batch: int = 20, environment: dict[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.rng = random.Random(seed)
+        self.batch = batch
+        self.environment = environment or {}
+        http, source, totals, joined = free_ports(4)
+        self.source, self.totals, self.joined = source, totals, joined
+        self.file = folder / "network.yaml"
+        self.file.write_text(
+            NETWORK.format(data=folder / "data", http=http, source=source, totals=totals, joined=joined)
+        )
+        self.log = folder / "log.json"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.sent = 0  # batches
+        self.acknowledged = 0
+        self.starts = 0
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+
+    # -- the daemon ---------------------------------------------------------------------------------------------------
+
+    def start(self, **environment: str) -> None:
+        with self.log.open("ab") as sink:
+            self.process = subprocess.Popen(
+                command("run", str(self.file)), stdout=sink, stderr=sink,
+                env={**os.environ, **self.environment, **environment},
+            )  # fmt: skip
+        self.starts += 1
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    # -- the load -----------------------------------------------------------------------------------------------------
+
+    def rows(self, sequence: int) -> list[dict[str, Any]]:
+        numbers = range((sequence - 1) * self.batch, sequence * self.batch)
+        return [dict(zip(("ts", "k", "v"), row(n), strict=True)) for n in numbers]
+
+    def publish(self) -> None:
+        """On a thread: batches until told to stop."""
+        try:
+            sender = Sender("127.0.0.1", self.source, "driver", epoch=1, window=16, timeout_s=START_SECONDS)
+            assert sender.acknowledged >= self.acknowledged
+            while not self._stop.is_set():
+                self.sent = sender.send(self.rows(self.sent + 1))
+                self.acknowledged = sender.acknowledged
+                time.sleep(0.002)
+            sender.flush()
+            self.acknowledged = sender.acknowledged
+            sender.send([FLUSH])
+            sender.flush()
+            sender.close()
+        except BaseException as error:  # noqa: BLE001
+            self._error = error
+
+    def run(
+        self, cycles: int, *, longest_s: float = 1.0, on_cycle: Callable[[int], None] = lambda n: None
+    ) -> dict[str, Any]:
+        """Kill and start so many times under load; what came of it."""
+        begun = time.monotonic()
+        self.start()
+        collectors, publisher = self._load()
+        for cycle in range(cycles):
+            before = self.acknowledged
+            self._wait_until(lambda before=before: self.acknowledged > before + 5)  # type: ignore[misc]
+            time.sleep(self.rng.uniform(0, longest_s))
+            self.kill()
+            self.start()
+            on_cycle(cycle)
+        return self._finish(collectors, publisher, begun)
+
+    def run_dying(self, deed: int) -> dict[str, Any]:
+        """Start a daemon that kills itself before this deed, and then one that lives."""
+        begun = time.monotonic()
+        self.start(AURORAD_CRASH_BEFORE=str(deed))
+        collectors, publisher = self._load()
+        assert self.process is not None
+        self.process.wait(START_SECONDS)
+        self.start()
+        return self._finish(collectors, publisher, begun)
+
+    def _load(self) -> tuple[list[Collector], threading.Thread]:
+        collectors = [
+            Collector(self.totals, lambda r: (r["window_start"], r["k"], r["n"], r["s"])),
+            Collector(self.joined, lambda r: (r["ts"], r["k"], r["a"], r["b"])),
+        ]
+        publisher = threading.Thread(target=self.publish, name="publisher", daemon=True)
+        for thread in (*collectors, publisher):
+            thread.start()
+        return collectors, publisher
+
+    def _finish(self, collectors: list[Collector], publisher: threading.Thread, begun: float) -> dict[str, Any]:
+        before = self.acknowledged
+        self._wait_until(lambda: self.acknowledged > before)
+        self._stop.set()
+        publisher.join(START_SECONDS)
+        assert self._error is None, self._error
+        return self._verdict(collectors, time.monotonic() - begun)
+
+    def _verdict(self, collectors: list[Collector], seconds: float) -> dict[str, Any]:
+        numbers = list(range(self.acknowledged * self.batch))
+        expected = [expected_totals(numbers), expected_pairs(numbers)]
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and any(
+            len(c.rows) < e.total() for c, e in zip(collectors, expected, strict=True)
+        ):
+            time.sleep(0.05)
+        for collector in collectors:
+            collector.is_ended = True
+            assert collector.error is None, collector.error
+        lost = sum((e - Counter(c.rows)).total() for c, e in zip(collectors, expected, strict=True))
+        extra = sum((Counter(c.rows) - e).total() for c, e in zip(collectors, expected, strict=True))
+        assert self.process is not None
+        self.process.terminate()
+        code = self.process.wait(30)
+        return {
+            "starts": self.starts, "acknowledged_tuples": len(numbers), "results": sum(e.total() for e in expected),
+            "lost": lost, "repeats_unflagged": extra, "repeats_flagged": sum(c.repeats for c in collectors),
+            "numbers_missing": sum(c.missing for c in collectors), "exit": code, "seconds": round(seconds, 1),
+        }  # fmt: skip
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not condition():
+            assert self._error is None, self._error
+            assert time.monotonic() < deadline, self.log.read_text()[-2_000:]
+            time.sleep(0.01)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--cycles", type=int, default=200)
+    arguments.add_argument("--seed", type=int, default=1)
+    chosen = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        driver = Driver(Path(folder), seed=chosen.seed)
+        verdict = driver.run(
+            chosen.cycles, on_cycle=lambda n: print(f"\r{n + 1}/{chosen.cycles}", end="", file=sys.stderr)
+        )
+    print(json.dumps(verdict))
+    sys.exit(0 if verdict["lost"] == verdict["repeats_unflagged"] == verdict["numbers_missing"] == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""The real daemon and its data_dir: kill -9, SIGTERM, damage, a full disk, a second daemon."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from aurorad_client import Reader, Sender
+
+from engine.daemon import Daemon
+from engine.load import load_network
+from storage.files import RealFiles, StorageError
+from storage.log import Log, LogDamageError
+from tests.crash.driver import Driver
+from tests.e2e.daemon import connect, free_ports, running, wait_for
+
+CYCLES = int(os.environ.get("AURORAD_KILLS", "2"))
+
+
+NETWORK = """
+engine: {{data_dir: {data}, checkpoint: 1h}}
+http: {{listen: off}}
+streams:
+  t: {{schema: {{ts: timestamp, v: bigint}}, time: ts, source: {{tcp: 127.0.0.1:0, timestamps: s}}}}
+boxes:
+  sums: {{aggregate: t, window: {{tumbling: 10s}}, select: {{n: "count(*)", s: "sum(v)"}}}}
+outputs:
+  o: {{from: sums, sink: {{tcp: 127.0.0.1:0}}}}
+"""
+
+
+@contextmanager
+def daemon_on(data: Path, *, crash: bool = False) -> Iterator[Daemon]:
+    """In this process. ``crash``: it ends without a checkpoint, as if it had been killed."""
+    daemon = Daemon(load_network(NETWORK.format(data=data), {}))
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        daemon.failed = crash
+        daemon.stop(5.0)
+
+
+def ports(daemon: Daemon) -> tuple[int, int]:
+    return daemon.server.address("stream t")[1], daemon.server.address("output o")[1]
+
+
+def rows(first: int, last: int) -> list[dict[str, int]]:
+    return [{"ts": 1_600_000_000 + n, "v": n} for n in range(first, last)]
+
+
+def test_killed_under_load_it_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+    verdict = Driver(tmp_path, seed=7).run(CYCLES, longest_s=0.4)
+    assert verdict["acknowledged_tuples"] > 0
+    assert verdict["results"] > 0
+    for promise in ("lost", "repeats_unflagged", "repeats_flagged", "numbers_missing", "exit"):
+        assert verdict[promise] == 0, verdict
+
+
+@pytest.mark.parametrize("deed", [29])
+def test_killed_before_this_very_deed_it_loses_nothing(tmp_path: Path, deed: int) -> None:
+    """The daemon kills itself before its n-th write, sync, rename or removal (``storage/dying.py``)."""
+    verdict = Driver(tmp_path, seed=deed).run_dying(deed)
+    assert verdict["starts"] == 2
+    for promise in ("lost", "repeats_unflagged", "numbers_missing", "exit"):
+        assert verdict[promise] == 0, verdict
+
+
+def test_a_stop_checkpoints_and_the_next_start_replays_nothing(tmp_path: Path) -> None:
+    with daemon_on(tmp_path / "data") as daemon, Sender("127.0.0.1", ports(daemon)[0], "x", epoch=1) as sender:
+        for start in range(0, 500, 50):
+            sender.send(rows(start, start + 50))
+    with daemon_on(tmp_path / "data") as daemon:
+        source, sink = ports(daemon)
+        assert daemon.keeper is not None
+        assert (daemon.keeper.recovered.tuples, daemon.keeper.recovered.log_bytes) == (0, 0)
+        reader = Reader("127.0.0.1", sink, "r", idle_s=2.0)
+        with Sender("127.0.0.1", source, "x", epoch=1) as sender:
+            assert sender.resumed_at == 10
+            sender.send(rows(500, 511))
+        got: list[dict[str, int]] = []
+        while len(got) < 2:
+            got += next(iter(reader)).rows
+        reader.close()
+        # The window of 490 to 499 was open when the daemon stopped, and closes with what it held.
+        assert [(r["n"], r["s"]) for r in got] == [(10, sum(range(490, 500))), (10, sum(range(500, 510)))]
+
+
+def test_damage_below_what_was_acknowledged_refuses_to_start_and_names_the_place(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with daemon_on(data, crash=True) as daemon, Sender("127.0.0.1", ports(daemon)[0], "x", epoch=1) as sender:
+        sender.send(rows(0, 10))
+        sender.flush()
+        sender.send(rows(10, 20))
+    [segment] = sorted((data / "log").iterdir())
+    log = Log(RealFiles(str(data)))
+    log.open()
+    first = next(iter(log.records(0)))
+    log.close()
+    raw = bytearray(segment.read_bytes())
+    raw[first.position + 40] ^= 0x10
+    segment.write_bytes(raw)
+    with pytest.raises(LogDamageError) as refused, daemon_on(data):
+        pass
+    assert (refused.value.file, refused.value.offset) == (str(segment), first.position)
+
+
+def test_a_torn_tail_is_cut_and_counted_and_a_bad_checkpoint_passed_over(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for life in range(3):  # each stop leaves a checkpoint
+        with daemon_on(data) as daemon, Sender("127.0.0.1", ports(daemon)[0], "x", epoch=1) as sender:
+            sender.send(rows(life * 10, life * 10 + 10))
+    newest = sorted((data / "checkpoint").glob("*.json"))[-1]
+    newest.write_bytes(newest.read_bytes()[:-5])
+    [segment] = sorted((data / "log").iterdir())
+    with segment.open("ab") as tail:
+        tail.write(b"AuL1 and then the power went")
+    with daemon_on(data) as daemon:
+        assert daemon.keeper is not None
+        recovered = daemon.keeper.recovered
+        assert (recovered.torn_bytes, recovered.passed_over, recovered.tuples) == (28, 1, 10)
+        assert daemon.readings().streams[0].admitted == 30
+        with Sender("127.0.0.1", ports(daemon)[0], "x", epoch=1) as sender:
+            assert sender.resumed_at == 3
+
+
+def test_a_second_daemon_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with daemon_on(tmp_path / "data"):
+        second = Daemon(load_network(NETWORK.format(data=tmp_path / "data"), {}))
+        with pytest.raises(StorageError, match="another process uses this data_dir"):
+            second.start()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """16 MiB that can be full; needs the right to mount."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", place], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk_refuses_with_a_reason_delivers_on_and_recovers_by_itself(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    with daemon_on(small_disk / "data") as daemon:
+        source, sink = ports(daemon)
+        assert daemon.keeper is not None
+        committer = daemon.keeper.committer
+        reader = Reader("127.0.0.1", sink, "r", after=0, idle_s=0.5)
+        sender = Sender("127.0.0.1", source, "x", epoch=1, window=1_000)
+        for start in range(0, 1_000, 100):
+            sender.send(rows(start, start + 100))
+        sender.flush()
+        ballast.write_bytes(bytes(15 * 2**20 + 2**19))
+        for start in range(1_000, 3_000, 100):
+            sender.send(rows(start, start + 100))
+        wait_for(lambda: committer.refusal.startswith("the disk is full"), "the disk is full")
+        got = [r for batch in reader for r in batch.rows]
+        assert len(got) == 99, "what was admitted before is delivered"
+        sender._work(until=0)
+        assert sender.acknowledged == 10
+        assert "the disk is full" in sender._refusal
+        ballast.unlink()
+        sender.flush()
+        assert sender.acknowledged == 30
+        wait_for(lambda: daemon.readings().streams[0].admitted == 3_000, "all of it is in")
+        got += [r for batch in reader for r in batch.rows]
+        assert [r["n"] for r in got] == [10] * 299
+        assert daemon.readings().streams[0].rejected["refused"] > 0
+        sender.close()
+        reader.close()
+
+
+def test_spilling_keeps_memory_at_the_budget_while_a_reader_is_dead(tmp_path: Path) -> None:
+    """Ten times the budget comes in while nothing goes out; then all of it does, in order, and nothing is lost."""
+    http, source, sink = free_ports(3)
+    text = f"""
+engine: {{memory: 8MiB, workers: 1}}
+streams:
+  t:
+    schema: {{n: bigint, b: bigint, c: double}}
+    overload: spill
+    source: {{tcp: 127.0.0.1:{source}, format: arrow}}
+boxes:
+  all: {{filter: t, where: "n >= 0"}}
+outputs:
+  o: {{from: all, sink: {{tcp: 127.0.0.1:{sink}, format: arrow, buffer: 1MiB, when_slow: block}}}}
+"""
+    train, trains, budget = 20_000, 180, 8 * 2**20
+    with running(tmp_path, text, http) as daemon, connect(sink) as reader:
+        wait_for(lambda: daemon.output("o")["subscribers"], "the reader is there")
+        idle = peak = daemon.rss_bytes()
+        schema = pa.schema({"n": pa.int64(), "b": pa.int64(), "c": pa.float64()})
+        with connect(source) as s, pa.ipc.new_stream(s.makefile("wb"), schema) as writer:
+            for start in range(0, train * trains, train):
+                n = np.arange(start, start + train)
+                writer.write_batch(pa.record_batch([n, n, n * 0.5], schema=schema))
+                peak = max(peak, daemon.rss_bytes())
+        wait_for(lambda: daemon.stream("t")["admitted"] == train * trains, "all of it is in")
+        assert daemon.stats()["engine"]["spill_bytes"] > 5 * budget
+        assert sum(a["spilled_tuples"] for a in daemon.stats()["arcs"]) > 0
+        peak = max(peak, daemon.rss_bytes())
+        expected = 0
+        with pa.ipc.open_stream(reader.makefile("rb")) as stream:
+            for batch in stream:
+                n = batch.column(0).to_numpy()
+                assert n[0] == expected and (np.diff(n) == 1).all()
+                expected += len(n)
+                peak = max(peak, daemon.rss_bytes())
+                if expected == train * trains:
+                    break
+        assert peak - idle <= 1.25 * budget + 100 * 2**20, f"{peak / 2**20:.0f} MiB, {idle / 2**20:.0f} idle"
+        assert daemon.stats()["engine"]["memory_peak"] <= 1.25 * budget
