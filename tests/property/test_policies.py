@@ -17,6 +17,7 @@ from engine.simulate.arrivals import arrivals
 from engine.simulate.core import Overheads, Simulation
 from engine.simulate.sketch import SCHEMA
 from scheduler.calendar_queue import CalendarQueue
+from scheduler.events import Clock, Measured
 from scheduler.plan import Plan
 from scheduler.policies import make_index, policies
 from scheduler.state import BatchRule, SchedulerSettings, SchedulerState
@@ -70,10 +71,21 @@ class Checked(Simulation):
             assert snapshot(state) == before, "the state is left as it was found"
             assert repr(self.policy(state, now_ns)) == repr(plan), "the same state, the same decision"
         assert (plan is None) == (not state.ready), "something is ready iff something is decided"
+        if len(self.decisions) % 50 == 49:
+            self.learn()
         if plan is not None:
             assert plan.claims or plan.expired
             self.decisions.append((now_ns, f"{plan!r} {plan.takes}"))
         return plan
+
+    def learn(self) -> None:
+        """The statistics move while things wait, as they do in the daemon."""
+        count = len(self.decisions)
+        box = count % len(self.network.boxes)
+        self.statistics.cost_per_tuple_ns[box] *= 0.5 + count % 3
+        self.statistics.rate_per_s[:] = count % 7
+        self.state.apply(Measured())
+        self.state.apply(Clock(self.now_ns))
 
     def _execute(self, boxes: tuple[int, ...], claims: Any) -> int:
         assert not self.running.intersection(boxes), "no box runs twice at once"
