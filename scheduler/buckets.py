@@ -68,7 +68,7 @@ class Buckets(Index):
         self.grid = grid
         boxes = len(state.network.boxes)
         self._stamp = [0] * boxes
-        self._due_ns = [0] * boxes  # when the calendar queue will bring it up; 0: it will not
+        self._due_ns = [0] * boxes  # when the calendar queue will bring it up, or did
         self._cell = [-1] * boxes  # -1: not listed
         self._members: list[dict[int, None]] = [{} for _ in range(grid * grid)]
         self._filled = 0
@@ -124,10 +124,8 @@ class Buckets(Index):
     def clock(self, now_ns: int) -> None:
         self.now_ns = now_ns
         for _, box, stamp in self._moves.pop_due(now_ns):
-            if stamp == self._stamp[box]:
-                self._due_ns[box] = 0
-                if self._cell[box] >= 0:
-                    self.list(box)
+            if stamp == self._stamp[box] and self._cell[box] >= 0:
+                self.list(box)
 
     def best(self) -> int | None:
         """The box that has been longest in the best cell that is not empty. True only after ``clock``."""
