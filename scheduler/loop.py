@@ -154,6 +154,12 @@ class SchedulerLoop:
             self._step_and_release()
             self.take_turn()
 
+    def follow(self, policy: Policy) -> None:
+        """Another policy decides from the next step on. Any thread but the one that has the turn."""
+        with self._turn:
+            self.policy = policy
+            self.state.follow(make_index(policy))
+
     @property
     def is_resting(self) -> bool:
         """Nobody has the turn and nothing is to be read."""

@@ -216,3 +216,19 @@ def test_no_arc_loses_or_reorders_a_tuple_on_the_engine(name: str) -> None:
 def is_subsequence(part: list[int], whole: list[int]) -> bool:
     rest = iter(whole)
     return all(item in rest for item in part)
+
+
+def test_policies_take_turns_on_a_running_engine() -> None:
+    """Another policy may take over at any time: nothing is lost, nothing waits for ever."""
+    network = witnesses(random_network("shared", 2))
+    engine = Engine(network, [lambda train: None] * len(network.outputs), workers=2)
+    engine.start()
+    try:
+        for turn, (stream, start, count) in enumerate(feeds(5, len(network.streams))):
+            engine.loop.follow(policies()[NAMES[turn % len(NAMES)]])
+            assert engine.feed(stream, numbered(start, count, time_ns() + 10**12), 10.0)
+        assert engine.drain(20.0)
+    finally:
+        engine.stop()
+    for queue in engine.storage.queues:
+        assert queue.residual == 0 and queue.tuples == 0 and queue.expired == 0
