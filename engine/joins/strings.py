@@ -28,7 +28,7 @@ class HeldStrings:
 
     @property
     def nbytes(self) -> int:
-        return self.pool.nbytes + sum(table.nbytes for _, table in self._tables.values())
+        return self.pool.nbytes + sum(table.nbytes for _, table in list(self._tables.values()))
 
     def codes(self, codes: Codes, pool: StringPool) -> Codes:
         """A column's codes in its pool as codes in ours."""

@@ -25,11 +25,11 @@ def low_thresholds() -> Iterator[None]:
 
 
 SCHEMA = Schema.of(ts="timestamp", k="string?", g="double?", v="string?", n="int")
-SLACK = 6
+SLACK = 3
 
 rows = st.lists(
     st.tuples(
-        st.integers(0, 60),
+        st.integers(0, 20),
         st.sampled_from(["a", "b", None]),
         st.sampled_from([0.0, -0.0, float("nan"), None]),
         st.sampled_from(["x", "y", None]),
@@ -104,7 +104,7 @@ def test_latest(data: st.DataObject, given_rows: Rows, restart: int, by: list[st
     assert list(map(repr, driver.rows())) == list(map(repr, expected))
 
 
-@given(st.data(), rows, st.integers(0, 4), st.integers(1, 20))
+@given(st.data(), rows, st.integers(0, 4), st.integers(1, 6))
 def test_latest_forgets_silent_keys(data: st.DataObject, given_rows: Rows, restart: int, forget: int) -> None:
     """A key that was silent for ``forget`` below the watermark of its train counts as new."""
     schedule = data.draw(schedules([[r[0] for r in given_rows]], SLACK))

@@ -29,11 +29,11 @@ def low_thresholds() -> Iterator[None]:
 
 
 SCHEMA = Schema.of(ts="timestamp", k="string?", x="double?", n="bigint")
-SLACK = 6
+SLACK = 3
 
 values = st.sampled_from([0.0, -0.0, 1.5, -2.0, 7.0, float("inf"), float("nan"), None])
 rows = st.lists(
-    st.tuples(st.integers(0, 60), st.sampled_from(["a", "b", None]), values, st.integers(0, 9)), max_size=40
+    st.tuples(st.integers(0, 20), st.sampled_from(["a", "b", None]), values, st.integers(0, 9)), max_size=40
 )
 cuts = st.lists(st.integers(0, 40), max_size=5)
 
@@ -144,9 +144,9 @@ RIGHT = Schema.of(ts="timestamp", k="string?", y="double?", m="int")
 BEFORE, AFTER = 7, 4
 
 finite = st.sampled_from([0.0, 1.5, -2.0, 7.0, None])
-left_rows = st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["a", "b", None]), finite, st.just(1)), max_size=20)
+left_rows = st.lists(st.tuples(st.integers(0, 16), st.sampled_from(["a", "b", None]), finite, st.just(1)), max_size=20)
 right_rows = st.lists(
-    st.tuples(st.integers(0, 40), st.sampled_from(["a", "b", None]), finite, st.integers(0, 9)), max_size=20
+    st.tuples(st.integers(0, 16), st.sampled_from(["a", "b", None]), finite, st.integers(0, 9)), max_size=20
 )
 
 

@@ -25,12 +25,12 @@ def low_thresholds() -> Iterator[None]:
 
 LEFT = Schema.of(ts="timestamp", k="string?", x="double?", n="int")
 RIGHT = Schema.of(ts="timestamp", k="string?", y="double?")
-SLACK = 6
+SLACK = 3
 BEFORE, AFTER = 4, 2
 
 keys = st.sampled_from(["a", "b", "c", None])
 numbers = st.sampled_from([0.0, -0.0, 1.5, 2.0, float("nan"), None])
-times = st.integers(0, 40)
+times = st.integers(0, 16)
 left_rows = st.lists(st.tuples(times, keys, numbers, st.integers(0, 3)), max_size=25)
 right_rows = st.lists(st.tuples(times, keys, numbers), max_size=25)
 

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.schema import Schema
+from catalog.schema import Schema, Type
 from engine.boxes.base import Tally
 from engine.boxes.dedup import Dedup
 from engine.boxes.join import Join
 from engine.boxes.latest import Latest
+from engine.expressions import Vector
+from engine.joins.keys import KeyTable
 from storage.strings import StringPool
 from storage.train import Train, constant_ns
 from tests.property.box_harness import END, Driver, bound, train_of
@@ -161,3 +163,29 @@ def test_strings_of_many_pools_are_one_string() -> None:
         driver.feed(i % 2, train_of(TEXT, [(i, f"k{j}") for j in range(i % 7, 7)]))
     rows = driver.rows()
     assert rows and all(a == b for a, b in rows)
+
+
+def test_asof_keeps_what_a_tuple_at_the_watermark_needs() -> None:
+    box = bound(Join, (LEFT, RIGHT), ("ts", "ts"), on="l.k = r.k", asof=True)
+    driver = Driver(box, (LEFT, RIGHT), ("ts", "ts"))
+    driver.feed(1, train_of(RIGHT, [(10, 1, 1.0), (12, 1, 2.0)], 11))
+    driver.feed(0, train_of(LEFT, [(5, 1, 0.0)], 11))
+    driver.feed(1, train_of(RIGHT, [(12, 2, 3.0)], 11))  # is merged with the others: what is superseded goes
+    driver.feed(0, train_of(LEFT, [(11, 1, 0.0), (12, 1, 0.0)], 12))
+    driver.end()
+    assert [row[5] for row in driver.rows()] == [1.0, 2.0]
+
+
+def test_a_key_is_forgotten_exactly_when_it_says() -> None:
+    schema = Schema.of(ts="timestamp", k="string", v="int")
+    for watermark_ns, expected in ((14, 1), (15, 2)):
+        driver = Driver(bound(Latest, (schema,), ("ts",), by=["k"], forget="5ns"), (schema,), ("ts",))
+        driver.feed(0, train_of(schema, [(10, "a", 1)], watermark_ns))
+        driver.feed(0, train_of(schema, [(15, "a", 1)]))
+        assert len(driver.rows()) == expected
+
+
+def test_every_nan_is_one_key_and_both_zeros() -> None:
+    bits = np.array([0x7FF8_0000_0000_0000, 0x7FF8_0000_0000_0001, -0x8_0000_0000_0000, 0, -(2**63)], np.int64)
+    table = KeyTable([Type.DOUBLE], nulls_alike=False)
+    assert table.numbers([Vector(bits.view(np.float64))], 5).tolist() == [0, 0, 0, 1, 1]
