@@ -38,7 +38,7 @@ class Side:
     def times(self, train: Train) -> Column:
         """The event time of each tuple of a kept train."""
         column = self.time_column
-        return np.array(train.arrival_ns) if column is None else train.columns[column]
+        return train.arrival_ns if column is None else train.columns[column]
 
     def index(self, name: str) -> int:
         """The column of ``l.x``."""
@@ -67,7 +67,7 @@ class Held:
 
     def take(self, train: Train, keys: KeyTable) -> Chunk:
         """Store a kept train's rows; the chunk to search with and, after that, to ``index.insert``."""
-        times = self.side.times(train)
+        times = np.array(self.side.times(train))  # a copy: a train's column may be a view of something large
         numbers = keys.numbers(self.side.key_of(train), train.count)
         return Chunk(times, numbers, self.store.append(train))
 

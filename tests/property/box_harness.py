@@ -118,7 +118,9 @@ def as_plain(data: Any) -> Any:
         return [as_plain(v) for v in data]
     if isinstance(data, np.ndarray):
         assert data.dtype.kind in "biuf", data.dtype
-        return data.copy()
+        copy = data.copy()
+        copy.flags.writeable = False  # as it comes from a checkpoint
+        return copy
     assert data is None or type(data) in (int, float, str, bool), type(data)
     return data
 
