@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from threading import Lock, Thread
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,18 +22,17 @@ from catalog.network import Network, Output
 from catalog.readings import EngineReading, OutputReading, Readings, StreamReading
 from engine.core import Engine
 from engine.desk import MemoryDesk
+from engine.spark_side import spark_engine
 from engine.taps import offer
 from engine.ticker import Ticker
 from qos_monitor.histogram import LatencyRecorder
 from qos_monitor.loop import Monitor
 from qos_monitor.metrics import EngineCollector, expose, registry_for
 from qos_monitor.sampler import Sample
-from router.codecs.base import Reject
 from router.event_time import EventTime, SteadyClock
 from router.http import HttpServer, Sources, make_app
 from router.server import Limits, Server
 from router.spark.host import SparkHost
-from router.spark.pipeline import Engine as SparkEngine
 from router.spark.pipeline import SparkPipeline
 from scheduler.events import Outcome
 from scheduler.state import SchedulerSettings
@@ -48,8 +47,6 @@ if TYPE_CHECKING:  # what only a data_dir or spilling needs, and pyarrow with it
 log = logging.getLogger("aurorad")
 
 DRAIN_SECONDS = 20.0
-BULK_BYTES = 2 * 1024**2
-"""Rows from Spark enter while less than this waits in the queues: what a live tuple may meet in front of it."""
 T = TypeVar("T")
 
 
@@ -102,9 +99,11 @@ class Daemon:
             now_ns=self.now_ns,
         )
         self.engine.on_room = self.server.room_again
-        self.spark = SparkPipeline(network, self._spark_engine(), host=spark)
+        surroundings = spark_engine(self, self._enter, self._has_room, self._loop.call_soon_threadsafe)
+        self.spark = SparkPipeline(network, surroundings, host=spark)
         for number, sink in self.spark.sinks.items():
-            self.server.outlets[number].subscribe(sink.deliver, "spark")
+            if sink.queue is not None:
+                self.server.outlets[number].subscribe(sink.queue.deliver, "spark")
         self.http: HttpServer | None = None
         self.failed = False
         self.on_failure: Callable[[], None] = lambda: None
@@ -145,8 +144,8 @@ class Daemon:
         try:
             if self.keeper is not None:
                 self.keeper.replay(self.on_progress)
-            self._on_io(self._open())
             self.spark.open()
+            self._on_io(self._open())
         except BaseException:
             self.stop(0.0)
             raise
@@ -260,27 +259,6 @@ class Daemon:
     def _has_room(self) -> bool:
         room = self.engine.storage.has_room and self.spark.has_room
         return room and (self.keeper is None or self.keeper.has_room)
-
-    def _spark_engine(self) -> SparkEngine:
-        storage = self.engine.storage
-
-        def letters(stream: str, peer: str, rejects: Sequence[Reject]) -> None:
-            self._loop.call_soon_threadsafe(self.server.dead_letters.add, self.now_ns(), stream, peer, rejects)
-
-        def admit(stream: int, train: Train) -> None:
-            self.watch_stream(stream, train)
-            self._enter(stream, train)
-
-        return SparkEngine(
-            admit=admit,
-            end=lambda stream: admit(stream, self.event_time.end(stream)),
-            may_enter=lambda: self._has_room() and storage.used_bytes < BULK_BYTES,
-            letters=letters,
-            now_ns=self.now_ns,
-            block_output=self.engine.block_output,
-            room_again=self.server.room_again,
-            data_dir=self.network.config.engine.data_dir,
-        )
 
     def watch_stream(self, stream: int, train: Train) -> None:
         if watches := self.engine.taps.streams.get(stream):
