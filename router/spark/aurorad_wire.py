@@ -108,22 +108,24 @@ def send_batches(connection: Connection, batches: Iterable[Any], skip: int = 0) 
         if not opened:
             connection.send_frame(batch.schema.serialize())
             opened = True
-        start = min(max(0, skip - rows), batch.num_rows)
-        rows += batch.num_rows
-        for piece in pieces(batch.slice(start)):
+        for piece in pieces(batch, min(max(0, skip - rows), batch.num_rows)):
             connection.send_frame(piece.serialize())
+        rows += batch.num_rows
     connection.send_end(rows)
     return rows
 
 
-def pieces(batch: Any) -> Iterator[Any]:
-    """At most so many rows and about so many bytes each."""
+def pieces(batch: Any, skip: int = 0) -> Iterator[Any]:
+    """At most so many rows and about so many bytes each, cut where the batch says and not where ``skip`` does: an
+    attempt that begins in the middle sends what follows in the same pieces."""
     if not batch.num_rows:
         return
     row_bytes = max(1, batch.nbytes // batch.num_rows)
     size = max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes))
     for start in range(0, batch.num_rows, size):
-        yield batch.slice(start, size)
+        begin, end = max(start, skip), min(start + size, batch.num_rows)
+        if begin < end:
+            yield batch.slice(begin, end - begin)
 
 
 def read_batches(connection: Connection) -> Iterator[Any]:

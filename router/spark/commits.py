@@ -146,6 +146,12 @@ class Store:
         if not self._files.rename(new, manifest):
             raise SparkRefusedError(f"cannot write {manifest.toString()}")
 
+    def has(self, name: str) -> bool:
+        return bool(self._files.exists(self.path(name)))
+
+    def remove(self) -> None:
+        self._files.delete(self.root, True)
+
     def delete(self, name: str) -> None:
         self._files.delete(self._below(self.root, name), False)
 

@@ -26,6 +26,7 @@ from router.spark.launch import Launched, first_line, launch
 
 REQUESTS_AT_ONCE = 64
 EXIT_JVM_DIED = 3
+WORK = ("plan", "stage", "unstage", "push", "cancel", "commit", "compact")  # functions of work.py
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
@@ -42,7 +43,7 @@ class Driver:
             "start": self._start,
             "ping": self._ping,
             "stop": self._stop,
-            **{name: self._with_session(name) for name in ("plan", "stage", "push", "cancel", "commit", "compact")},
+            **{name: self._with_session(name) for name in WORK},
         }
 
     @property

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 from catalog.network import Network, Stream
 from router.codecs.arrow import ArrowDecoder
 from router.codecs.base import Intake, Reason, Received, Reject
 from router.spark.errors import SparkRefusedError
-from router.spark.loads import Load, Loads
-from router.spark.pace import Pacer, parse_pace
+from router.spark.ledger import Ledger
+from router.spark.loads import Doors, Load, Loads, Numbered
+from router.spark.pace import Pacer, StoppedError, parse_pace
 from router.spark.port import Peer, PortError
 from storage.train import Train
 
 FRAME_BYTES = 64 * 1024**2
+SETTLE_SECONDS = 0.005
 
 Admit = Callable[[int, Train], None]
 Letters = Callable[[str, str, Sequence[Reject]], None]
@@ -33,6 +35,7 @@ class Counts:
     received: int = 0  # tuples, good and bad
     received_bytes: int = 0
     rejected: dict[Reason, int] = field(default_factory=dict)
+    duplicates: int = 0
     connections: int = 0
     lock: Lock = field(default_factory=Lock)
 
@@ -47,10 +50,15 @@ class StreamIntake:
         may_enter: Callable[[], bool],
         letters: Letters,
         now_ns: Callable[[], int],
+        *,
+        ledger: Ledger | None = None,
+        numbered: Numbered | None = None,
         batch_bytes: int = FRAME_BYTES,
     ) -> None:
+        self._ledger = ledger if ledger is not None else Ledger(None)
+        self._numbered = numbered
         self._network = network
-        self._admit = admit
+        self._doors = Doors(admit, self._count)
         self._may_enter = may_enter
         self._letters = letters
         self._now_ns = now_ns
@@ -74,35 +82,64 @@ class StreamIntake:
         if speed and column is None:
             raise SparkRefusedError(f"pace {pace}: stream {stream} has no event time to go by")
         pacer = Pacer(self._may_enter, self._now_ns, speed=speed, column=column)
-        return self.loads.begin(Load(job, entry, pacer, fingerprint=fingerprint, parts=parts, rows=rows))
+        known = self._ledger.begin(job, fingerprint, self._now_ns())
+        load = self.loads.begin(
+            Load(
+                job, entry, pacer, fingerprint=fingerprint, parts=parts, rows=rows, numbered=self._numbered,
+                epoch=known.epoch,
+            )
+        )  # fmt: skip
+        if known.is_done:
+            load.end()
+        return load
+
+    def end(self, load: Load, error: str = "") -> None:
+        """All of a job is here, or it failed."""
+        load.end(error)
+        if not error:
+            self._ledger.done(load.job)
 
     def push(self, peer: Peer, hello: Mapping[str, Any]) -> None:
         """An executor brings a part of a job."""
         load = self.loads.get(str(hello.get("job")))
-        part = load.part(int(hello.get("partition", 0)))
+        number = int(hello.get("partition", 0))
+        part = load.part(number)
         attempt, stopped = load.take_over(part)
-        batches = self.batches(load.stream, peer)
         counts = self.counts[load.stream.number]
         with counts.lock:
             counts.connections += 1
         try:
             peer.say(ok=True, rows=part.rows)
-            for received, rows in batches:
-                good, again = 0, part.ahead  # what of this batch has entered before
-                for train in received.trains:
-                    fresh = train.slice(min(again, train.count), train.count)
-                    for piece in load.pacer.trains(fresh, stopped):
-                        load.enter(part, attempt, piece, self._count_and_admit)
-                    good += train.count
-                    again -= train.count - fresh.count
+            for received, rows in self.batches(load.stream, peer):
+                good = self._enter(load, number, attempt, received, stopped)
                 load.close_batch(part, attempt, rows, good)
                 self._refuse(load.stream, peer, received)
             rows = int(peer.hear()["rows"])
+            self._settle(load, number, stopped)
             load.finish_part(part, attempt, rows)
             peer.say(ok=True, rows=rows)
         finally:
             with counts.lock:
                 counts.connections -= 1
+
+    def _enter(self, load: Load, number: int, attempt: int, received: Received, stopped: Event) -> int:
+        """The good rows of a batch, each train when it may; how many they are."""
+        part = load.part(number)
+        good, again = 0, part.ahead  # what of this batch has entered before
+        for train in received.trains:
+            fresh = train.slice(min(again, train.count), train.count)
+            for piece in load.pacer.trains(fresh, stopped):
+                load.enter(number, attempt, piece, self._doors)
+            good += train.count
+            again -= train.count - fresh.count
+        return good
+
+    def _settle(self, load: Load, number: int, stopped: Event) -> None:
+        """What is acknowledged is on disk, where there is one to be on."""
+        part = load.part(number)
+        while not load.is_on_disk(number, part):
+            if stopped.wait(SETTLE_SECONDS):
+                raise StoppedError
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -120,11 +157,11 @@ class StreamIntake:
                 raise PortError(f"stream {stream.name}: {received.rejects[-1].message}")
             yield received, decoder.received - before
 
-    def _count_and_admit(self, stream: int, train: Train) -> None:
+    def _count(self, stream: int, tuples: int, duplicates: int) -> None:
         counts = self.counts[stream]
         with counts.lock:
-            counts.received += train.count
-        self._admit(stream, train)
+            counts.received += tuples
+            counts.duplicates += duplicates
 
     def _refuse(self, stream: Stream, peer: Peer, received: Received) -> None:
         """Count what was refused, once its batch is dealt with: an attempt that was cut off brings it again."""

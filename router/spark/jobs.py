@@ -41,8 +41,11 @@ class Target(Protocol):
     @property
     def token(self) -> str: ...
 
-    def begin(self, fingerprint: str, parts: int, rows: int) -> None:
-        """Raises SparkRefusedError."""
+    def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
+        """False when this very input has come before. Raises SparkRefusedError."""
+
+    def expect(self, parts: int, rows: int) -> None:
+        """As is known better now."""
 
     def rows(self) -> int:
         """That have come so far."""
@@ -73,6 +76,7 @@ class BulkJob:
         self._files: list[str] | None = None  # staged, in the order in which they are sent
         self._sent = 0  # of those
         self._stopped = Event()
+        self.was_done = False  # before: there was nothing to do
 
     def stop(self) -> None:
         self._stopped.set()
@@ -115,24 +119,24 @@ class BulkJob:
         plan = self._plan
         if plan is None:
             plan = self._host.call("plan", PLAN_SECONDS, source=self._source, fields=self._fields)
+            if not self._target.begin(plan["fingerprint"], plan["partitions"], plan["rows"]):
+                self.was_done = True
+                return
+            self._plan = plan
         if plan["stable"]:
-            if self._plan is None:
-                self._begin(plan, plan["fingerprint"], plan["partitions"], plan["rows"])
             self._push(first=0, source=self._source, parts=plan["parts"], fingerprint=plan["fingerprint"])
             return
         if self._files is None:
             staged = self._host.call(
-                "stage", job=self.name, source=self._source, fields=self._fields, staging=self._staging_path()
-            )
+                "stage", job=self.name, source=self._source, fields=self._fields, staging=self._staging_path(),
+                fingerprint=plan["fingerprint"],
+            )  # fmt: skip
             self._files = list(staged["files"])
-            self._begin(plan, "", len(self._files), staged["rows"])
+            self._target.expect(len(self._files), staged["rows"])
         while self._sent < len(self._files):
             self._push(first=self._sent, file=self._files[self._sent])
             self._sent += 1
-
-    def _begin(self, plan: dict[str, Any], fingerprint: str, parts: int, rows: int) -> None:
-        self._target.begin(fingerprint, parts, rows)
-        self._plan = plan
+        self._host.call("unstage", PLAN_SECONDS, staging=self._staging_path())
 
     def _push(self, **what: Any) -> None:
         if self._stopped.is_set():

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Event, Lock
+from typing import NamedTuple, Protocol
 
 from catalog.network import Stream
 from catalog.readings import BulkReading
@@ -26,6 +27,23 @@ MAX_LOADS = 1_000
 RATE_NS = 5 * 10**9
 
 
+class Numbered(Protocol):
+    """An engine with a log: it takes trains with a number, and knows after a restart which it has."""
+
+    def submit(self, stream: int, train: Train, source: str, epoch: int, sequence: int) -> bool | None:
+        """True: taken. False: it has that one already. None: it lacks one before it, which it had to let go."""
+
+    def committed(self, stream: int, source: str, epoch: int) -> int:
+        """The last sequence that is on disk."""
+
+
+class Doors(NamedTuple):
+    """Into the network."""
+
+    admit: Callable[[int, Train], None]
+    tally: Callable[[int, int, int], None]  # a stream's number, tuples received, duplicates among them
+
+
 class Part:
     """One partition of a job. Guarded by its lock."""
 
@@ -34,6 +52,7 @@ class Part:
         self.attempt = 0  # the newest that has asked; older ones are fenced off
         self.rows = 0
         self.ahead = 0
+        self.sequence = 0  # of its last train, where trains are numbered
         self.is_done = False
         self.stopped = Event()  # of the newest attempt
 
@@ -41,7 +60,20 @@ class Part:
 class Load:
     """One job's rows into one stream. Any thread."""
 
-    def __init__(self, job: str, stream: Stream, pacer: Pacer, *, fingerprint: str, parts: int, rows: int) -> None:
+    def __init__(
+        self,
+        job: str,
+        stream: Stream,
+        pacer: Pacer,
+        *,
+        fingerprint: str,
+        parts: int,
+        rows: int,
+        numbered: Numbered | None = None,
+        epoch: int = 0,
+    ) -> None:
+        self.numbered = numbered
+        self.epoch = epoch
         self.job = job
         self.stream = stream
         self.pacer = pacer
@@ -72,13 +104,31 @@ class Load:
                 part.stopped.set()
             return part.attempt, part.stopped
 
-    def enter(self, part: Part, attempt: int, train: Train, admit: Callable[[int, Train], None]) -> None:
+    def enter(self, number: int, attempt: int, train: Train, doors: Doors) -> None:
         """A train enters, unless a newer attempt has taken over. Raises StoppedError."""
+        part, stream = self.part(number), self.stream.number
         with part.lock:
             if part.attempt != attempt or part.stopped.is_set():
                 raise StoppedError
-            admit(self.stream.number, train)
+            if self.numbered is None:
+                doors.tally(stream, train.count, 0)
+                doors.admit(stream, train)
+            else:
+                taken = self.numbered.submit(stream, train, self._name(number), self.epoch, part.sequence + 1)
+                if taken is None:
+                    part.rows = part.ahead = part.sequence = 0
+                    raise SparkRefusedError("the log let go of rows that the disk had no room for; they come again")
+                doors.tally(stream, train.count, 0 if taken else train.count)
+            part.sequence += 1
             part.ahead += train.count
+
+    def is_on_disk(self, number: int, part: Part) -> bool:
+        if self.numbered is None:
+            return True
+        return self.numbered.committed(self.stream.number, self._name(number), self.epoch) >= part.sequence
+
+    def _name(self, part: int) -> str:
+        return f"spark/{self.job}/{part}"
 
     def close_batch(self, part: Part, attempt: int, rows: int, good: int) -> None:
         """A whole batch of ``rows``, ``good`` of them admitted, has been dealt with."""

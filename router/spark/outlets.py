@@ -1,10 +1,10 @@
 """A sink on Spark: trains off the workers, onto disk, and from there to Spark a segment at a time.
 
-    worker -> queue (bounded, in memory) -> writer thread -> segments (bounded, on disk) -> commit thread -> Spark
+    worker -> feed (feeds.py) -> writer thread -> segments (bounded, on disk) -> commit thread -> Spark
 
-- A worker only appends to a queue. Encoding and disk are the writer's, Spark is the committer's: a slow Spark fills
-  the disk buffer, a full or slow disk fills the queue, and a full queue makes the output wait (``blocked``). What the
-  streams do then is theirs to say (``overload``): nothing is dropped here.
+- A worker only appends to a queue. Encoding and disk are the writer's, Spark is the committer's: a slow Spark fills the
+  disk buffer, a full or slow disk fills the feed, and a full feed makes the output wait (``blocked``). What the streams
+  do then is theirs to say (``overload``): nothing is dropped here.
 - Short trains are joined before they are written: Spark makes a partition of every Arrow batch.
 - A commit is ``every`` so long, or later when Spark is behind, or earlier when a segment is large. It is tried until
   it is published, with growing pauses; a name that was published before is not published again.
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Condition, Event, Thread
 from typing import Any
@@ -27,6 +27,7 @@ from catalog.network import Output
 from catalog.readings import SinkReading
 from router.codecs.arrow import ArrowEncoder
 from router.spark.errors import SparkError, SparkLostError
+from router.spark.feeds import Feed, History, HistoryFeed, QueueFeed
 from router.spark.host import SparkHost
 from router.spark.jobs import fields_of
 from router.spark.segments import Segment, Segments
@@ -34,7 +35,6 @@ from storage.train import Train
 
 log = logging.getLogger("aurorad.spark")
 
-QUEUE_BYTES = 16 * 1024**2
 SEGMENT_BYTES = 128 * 1024**2
 BATCH_ROWS = 32_768
 BATCH_SECONDS = 0.2
@@ -42,10 +42,11 @@ COMMIT_SECONDS = 600.0
 PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 DISK_PAUSE_SECONDS = 1.0
+FLUSH_POLL_SECONDS = 0.02
 
 
 class SinkOutlet:
-    """``deliver`` on any worker; ``on_blocked`` hears that the output must wait, or may go on."""
+    """``on_blocked`` hears that the output must wait, or may go on. Opened once the folder is ours."""
 
     def __init__(
         self,
@@ -54,77 +55,92 @@ class SinkOutlet:
         folder: Path,
         host: SparkHost,
         on_blocked: Callable[[int, bool], None],
+        history: History | None = None,
     ) -> None:
         self.output = output
         self._sink = sink
+        self._folder = folder
         self._host = host
         self._on_blocked = on_blocked
         self._encoder = ArrowEncoder(output.schema, "us")
-        self.segments = Segments(folder, self._encoder.begin())
-        self._queue: deque[Train] = deque()
-        self._queued_bytes = 0
-        self._queued_rows = 0
+        self._segments: Segments | None = None
         self._change = Condition()
-        self._is_blocked = False
+        self.queue = None if history is not None else QueueFeed(self._change, self._block)
+        self._feed: Feed = HistoryFeed(history) if history is not None else self._queue_feed()
+        self._blocks = 0  # reasons to wait: a full queue, a full disk
         self._stopping = False
         self._flushing = False
         self._work = Event()  # there may be something to commit
         self._state = "idle"
         self._error = ""
         self._disk_full = False
-        self.offered = 0
-        self.recovered = self.segments.sealed_rows
         self.committed = 0
         self.commits = 0
         self.retries = 0
-        self._threads = [
-            Thread(target=target, name=f"aurorad-sink-{output.name}", daemon=True)
-            for target in (self._write_all, self._commit_all)
-        ]
+        self._writer = Thread(target=self._write_all, name=f"aurorad-sink-{output.name}", daemon=True)
+        self._committer = Thread(target=self._commit_all, name=f"aurorad-commit-{output.name}", daemon=True)
 
-    # -- any worker ---------------------------------------------------------------------------------------------------
+    def _queue_feed(self) -> QueueFeed:
+        assert self.queue is not None
+        return self.queue
 
-    def deliver(self, train: Train) -> None:
-        newly_blocked = False
-        with self._change:
-            self.offered += train.count
-            self._queue.append(train)
-            self._queued_bytes += train.nbytes
-            self._queued_rows += train.count
-            if self._queued_bytes > QUEUE_BYTES and not self._is_blocked:
-                self._is_blocked = newly_blocked = True
-            self._change.notify()
-        if newly_blocked:
-            self._on_blocked(self.output.number, True)
+    def open(self) -> None:
+        """Find what an earlier life left, and begin to take. Raises OSError."""
+        segments = self._segments = Segments(self._folder, self._encoder.begin())
+        self._feed.begin(segments.next)
+        if segments.sealed:
+            log.info("output %s: %d tuples of before wait for Spark", self.output.name, segments.sealed_rows)
+        self._writer.start()
+        self._committer.start()
+        self._work.set()
+
+    @property
+    def segments(self) -> Segments:
+        assert self._segments is not None, "not open"
+        return self._segments
 
     @property
     def is_blocked(self) -> bool:
-        return self._is_blocked
+        return self._blocks > 0
+
+    def _block(self, blocked: bool) -> None:
+        with self._change:
+            before, self._blocks = self._blocks, self._blocks + (1 if blocked else -1)
+            after = self._blocks
+        if bool(before) != bool(after):
+            self._on_blocked(self.output.number, bool(after))
 
     # -- the writer ---------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-        self._work.set()
-
     def _write_all(self) -> None:
         deadline = 0.0  # when the open segment is sealed
-        while True:
-            trains, rows = self._take(deadline)
-            try:
+        try:
+            while True:
+                trains = self._take(deadline)
                 if trains:
                     if not self.segments.open_rows:
                         deadline = time.monotonic() + self._sink.every_ns / 1e9
                     self._append(trains)
-                    self._took(trains, rows)
+                    self._feed.took(trains)
                 if self._is_due(deadline):
-                    self._retrying(self.segments.seal)
-                    self._work.set()
-            except _Stopped:
-                return
-            if self._stopping and not self._queue:
-                return
+                    self._seal()
+                if self._stopping and not trains:
+                    return
+        except _Stopped:
+            return
+
+    def _take(self, deadline: float) -> list[Train]:
+        """Trains for about one batch; waits a moment for more, so that short ones are joined."""
+        with self._change:
+            begun = time.monotonic()
+            while not self._stopping and not self._is_due(deadline):
+                rows, now = self._feed.rows, time.monotonic()
+                if rows >= BATCH_ROWS or (rows and (self._flushing or now - begun >= BATCH_SECONDS)):
+                    break
+                if not rows:
+                    begun = now
+                self._change.wait(BATCH_SECONDS)
+        return self._feed.take(BATCH_ROWS)
 
     def _is_due(self, deadline: float) -> bool:
         """Whether to seal. Not while another one waits: when Spark is behind, a larger one is better than one more."""
@@ -133,71 +149,53 @@ class SinkOutlet:
             return bool(segments.open_rows)
         return segments.oldest() is None and (self._flushing or time.monotonic() >= deadline)
 
-    def _take(self, deadline: float) -> tuple[list[Train], int]:
-        """Trains for about one batch; waits a moment for more, so that short ones are joined."""
-        with self._change:
-            begun = time.monotonic()
-            while not self._stopping:
-                now = time.monotonic()
-                if self._queued_rows >= BATCH_ROWS or (self._queue and now - begun >= BATCH_SECONDS):
-                    break
-                if self._is_due(deadline) or (self._flushing and self._queue):
-                    break
-                if not self._queue:
-                    begun = now
-                self._change.wait(BATCH_SECONDS)
-            trains, rows = [], 0
-            for train in self._queue:
-                if rows and rows + train.count > BATCH_ROWS:
-                    break
-                trains.append(train)
-                rows += train.count
-            return trains, rows
-
     def _append(self, trains: list[Train]) -> None:
-        data = self._encoder.encode(Train.concat(trains))
-        rows = sum(t.count for t in trains)
-        while self.segments.nbytes > self._sink.buffer_bytes:  # Spark is behind: wait for room on disk
-            self._state_is("blocked")
-            if self._stopping and not self._flushing:
-                raise _Stopped
-            if not self.segments.oldest() and self.segments.open_rows:
-                self._retrying(self.segments.seal)
-                self._work.set()
-            with self._change:
-                self._change.wait(BATCH_SECONDS)
-        self._retrying(lambda: self.segments.append(data, rows))
+        self._wait_for_room()
+        for joined in _joined(trains):
+            self._retrying(partial(self.segments.append, self._encoder.encode(joined), joined.count))
+
+    def _seal(self) -> None:
+        self._retrying(self.segments.seal)
+        self._feed.safe(self.segments.next)
+        self._work.set()
+
+    def _wait_for_room(self) -> None:
+        """While Spark is behind by more than the buffer."""
+        if self.segments.nbytes <= self._sink.buffer_bytes:
+            return
+        self._block(True)
+        try:
+            while self.segments.nbytes > self._sink.buffer_bytes:
+                if self._stopping:
+                    raise _Stopped
+                if self.segments.oldest() is None:
+                    self._seal()
+                with self._change:
+                    self._change.wait(BATCH_SECONDS)
+        finally:
+            self._block(False)
 
     def _retrying(self, deed: Callable[[], Any]) -> None:
         """A full disk is waited out: nothing is lost, the output waits."""
         while True:
             try:
                 deed()
-                if self._disk_full:
-                    log.info("output %s: the disk takes tuples again", self.output.name)
-                    self._disk_full = False
-                return
             except OSError as error:
                 if not self._disk_full:
-                    log.error("output %s: %s: %s", self.output.name, self.segments.folder, error.strerror)
-                self._disk_full = True
+                    log.error("output %s: %s: %s", self.output.name, self._folder, error.strerror)
+                    self._disk_full = True
+                    self._block(True)
                 self._error = str(error)
                 if self._stopping:
                     raise _Stopped from None
                 with self._change:
                     self._change.wait(DISK_PAUSE_SECONDS)
-
-    def _took(self, trains: list[Train], rows: int) -> None:
-        freed = False
-        with self._change:
-            for train in trains:
-                self._queue.popleft()
-                self._queued_bytes -= train.nbytes
-            self._queued_rows -= rows
-            if self._is_blocked and self._queued_bytes <= QUEUE_BYTES // 2:
-                self._is_blocked, freed = False, True
-        if freed:
-            self._on_blocked(self.output.number, False)
+                continue
+            if self._disk_full:
+                log.info("output %s: the disk takes tuples again", self.output.name)
+                self._disk_full = False
+                self._block(False)
+            return
 
     # -- the committer ------------------------------------------------------------------------------------------------
 
@@ -206,8 +204,8 @@ class SinkOutlet:
         while True:
             segment = self.segments.oldest()
             if segment is None:
-                self._state_is("idle")
-                if self._stopping and not self._threads[0].is_alive():
+                self._state = "idle"
+                if self._stopping and not self._writer.is_alive():
                     return
                 self._work.wait(BATCH_SECONDS)
                 self._work.clear()
@@ -216,17 +214,19 @@ class SinkOutlet:
                 self._commit(segment)
                 failures = 0
             except SparkError as error:
-                failures += 1
-                self.retries += 1
-                self._error = str(error)
-                self._state_is("retrying")
-                log.warning("output %s: commit %d failed: %s", self.output.name, segment.number, error)
-                pause_s = min(PAUSE_SECONDS * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS)
-                if isinstance(error, SparkLostError) and failures == 1:
-                    pause_s = 0.0
                 if self._stopping:
                     return
-                self._pause(pause_s)
+                failures += 1
+                self._failed(segment, error)
+                at_once = isinstance(error, SparkLostError) and failures == 1
+                self._pause(0.0 if at_once else min(PAUSE_SECONDS * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS))
+
+    def _failed(self, segment: Segment, error: SparkError) -> None:
+        self.retries += 1
+        self._state = "retrying"
+        if str(error) != self._error:  # once, and not every thirty seconds for a night
+            log.warning("output %s: commit %d failed: %s", self.output.name, segment.number, error)
+        self._error = str(error)
 
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -235,7 +235,7 @@ class SinkOutlet:
             self._work.clear()
 
     def _commit(self, segment: Segment) -> None:
-        self._state_is("committing")
+        self._state = "committing"
         sink = self._sink
         self._host.call(
             "commit",
@@ -258,16 +258,14 @@ class SinkOutlet:
         self.segments.remove(segment)
         self.committed += segment.rows
         self.commits += 1
+        self._error = ""
         with self._change:
             self._change.notify_all()
-
-    def _state_is(self, state: str) -> None:
-        self._state = state
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def flush(self, timeout_s: float) -> bool:
-        """Commit everything that was delivered. False when time ran out."""
+        """Commit everything that was emitted. False when time ran out."""
         deadline = time.monotonic() + timeout_s
         with self._change:
             self._flushing = True
@@ -278,7 +276,7 @@ class SinkOutlet:
                 if time.monotonic() >= deadline:
                     return False
                 with self._change:
-                    self._change.wait(0.02)
+                    self._change.wait(FLUSH_POLL_SECONDS)
             return True
         finally:
             self._flushing = False
@@ -286,7 +284,14 @@ class SinkOutlet:
     @property
     def pending(self) -> int:
         """Tuples that are not committed."""
-        return self._queued_rows + self.segments.open_rows + self.segments.sealed_rows
+        segments = self._segments
+        held = segments.open_rows + segments.sealed_rows if segments is not None else 0
+        return held + self._feed.rows
+
+    @property
+    def kept(self) -> bool:
+        """Whether the log keeps what is not committed."""
+        return self.queue is None
 
     def close(self) -> None:
         """Ends the threads. What is not committed stays in its folder."""
@@ -294,24 +299,40 @@ class SinkOutlet:
             self._stopping = True
             self._change.notify_all()
         self._work.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(COMMIT_SECONDS if thread is self._threads[0] else PAUSE_SECONDS)
-        self.segments.close()
+        for thread in (self._writer, self._committer):
+            if thread.ident is not None:
+                thread.join(PAUSE_SECONDS * 10)
+        if self._segments is not None:
+            self._segments.close()
 
     def reading(self) -> SinkReading:
+        segments, pending = self._segments, self.pending
         return SinkReading(
             output=self.output.name,
-            state="blocked" if self._is_blocked or self._disk_full else self._state,
-            offered=self.offered,
+            state="blocked" if self.is_blocked else self._state,
+            offered=self.committed + pending + self._feed.dropped,
             committed=self.committed,
-            buffered=self.pending,
+            buffered=pending,
+            dropped=self._feed.dropped,
             commits=self.commits,
             retries=self.retries,
-            buffered_bytes=self.segments.nbytes + self._queued_bytes,
+            buffered_bytes=self._feed.nbytes + (segments.nbytes if segments is not None else 0),
             error=self._error,
         )
 
 
+def _joined(trains: list[Train]) -> list[Train]:
+    """About a batch each."""
+    out: list[list[Train]] = []
+    rows = BATCH_ROWS
+    for train in trains:
+        if rows + train.count > BATCH_ROWS:
+            out.append([])
+            rows = 0
+        out[-1].append(train)
+        rows += train.count
+    return [Train.concat(group) for group in out]
+
+
 class _Stopped(Exception):
-    """The daemon stops while the disk is full."""
+    """The daemon stops while the disk is full, or Spark is behind."""

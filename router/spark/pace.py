@@ -2,7 +2,8 @@
 
 ``pace`` is ``as_fast``, ``realtime``, or a speed such as ``10x``. A pace replays by event time: the first row enters at
 once and every other one so much later as its event time is later, divided by the speed. A row that comes out of order
-enters with the rows around it: time does not go back.
+enters with the rows around it: time does not go back. Rows of one turn (20 ms) enter together; where a turn ends is
+a matter of the event times alone, so that the same rows make the same trains whenever they are sent.
 
 Live tuples come first. A bulk job always has more rows, so it would fill every queue, and a live tuple would wait
 behind all of them. So its rows enter in short trains, and only while the queues are short (``may_enter``): what a
@@ -23,7 +24,7 @@ from storage.train import Train, constant_ns
 
 TRAIN_ROWS = 16_384
 LOOK_SECONDS = 0.0005  # how soon a job that stood back looks again
-TURN_NS = 20_000_000  # rows that are due within so long of each other enter together
+TURN_NS = 20_000_000
 WAIT_SECONDS = 0.25
 
 
@@ -69,7 +70,9 @@ class Pacer:
         while at < train.count:
             stop = min(at + TRAIN_ROWS, train.count)
             if due is not None:
-                stop = self._wait_due(due, at, stop, stopped)
+                turn_end_ns = (int(due[at]) // TURN_NS + 1) * TURN_NS
+                stop = at + max(1, int(np.searchsorted(due[at:stop], turn_end_ns)))
+                self._wait_until(int(due[at]), stopped)
             self._stand_back(stopped)
             part = train.slice(at, stop)
             yield Train(
@@ -89,20 +92,18 @@ class Pacer:
             raise StoppedError
 
     def _due(self, train: Train) -> npt.NDArray[np.int64] | None:
-        """When each row may enter, on our clock."""
+        """How long after the first row of the job each may enter."""
         if not self._speed or not train.count:
             return None
         assert self._column is not None
         times = np.maximum.accumulate(train.columns[self._column])
         if self._begin is None:
             self._begin = (self._now_ns(), int(times[0]))
-        ours_ns, theirs_ns = self._begin
-        due: npt.NDArray[np.int64] = ours_ns + ((times - theirs_ns) / self._speed).astype(np.int64)
+        due: npt.NDArray[np.int64] = ((times - self._begin[1]) / self._speed).astype(np.int64)
         return due
 
-    def _wait_due(self, due: npt.NDArray[np.int64], at: int, stop: int, stopped: Event) -> int:
-        """Until the row at ``at`` is due; up to where rows are due then."""
-        while (early_ns := int(due[at]) - self._now_ns()) > 0:
+    def _wait_until(self, due_ns: int, stopped: Event) -> None:
+        assert self._begin is not None
+        while (early_ns := self._begin[0] + due_ns - self._now_ns()) > 0:
             if stopped.wait(min(early_ns / 1e9, WAIT_SECONDS)):
                 raise StoppedError
-        return at + max(1, int(np.searchsorted(due[at:stop], self._now_ns() + TURN_NS // 10, side="right")))

@@ -22,10 +22,12 @@ from catalog.readings import BulkReading, SinkReading, SparkReading
 from router.codecs.base import Reject
 from router.server import ListenError
 from router.spark.errors import SparkError
+from router.spark.feeds import History
 from router.spark.host import LOW_PRIORITY, SparkHost
 from router.spark.intake import StreamIntake
 from router.spark.jobs import BulkJob, order_for
-from router.spark.loads import Load
+from router.spark.ledger import Ledger
+from router.spark.loads import Load, Numbered
 from router.spark.outlets import SinkOutlet
 from router.spark.port import SparkPort
 from storage.train import Train
@@ -48,6 +50,8 @@ class Engine:
     block_output: Callable[[int, bool], None]  # an output must wait, or may go on
     room_again: Callable[[], None]  # sockets may be read again
     data_dir: str | None = None
+    numbered: Numbered | None = None  # with a data_dir: trains that are known again after a restart
+    history: Callable[[int], History | None] = lambda output: None  # with a data_dir: of an output, by its number
 
 
 class SparkPipeline:
@@ -59,10 +63,18 @@ class SparkPipeline:
         self._own_host = host is None
         nice = LOW_PRIORITY if config.priority == "low" else 0
         self.host = host if host is not None else SparkHost(config.master, config.config, nice=nice)
-        self.intake = StreamIntake(network, engine.admit, engine.may_enter, engine.letters, engine.now_ns)
+        self._temporary: str | None = None
+        self.intake = StreamIntake(
+            network,
+            engine.admit,
+            engine.may_enter,
+            engine.letters,
+            engine.now_ns,
+            ledger=Ledger(None if engine.data_dir is None else self._folder("jobs")),
+            numbered=engine.numbered,
+        )
         self.port = SparkPort({"push": self.intake.push}, token=config.token or "")
         self._jobs: list[_SourceJob] = []
-        self._temporary: str | None = None
         self.sinks = {
             output.number: self._make_sink(output, output.sink)
             for output in network.outputs
@@ -71,7 +83,8 @@ class SparkPipeline:
         self._direct = [s for s in self.sinks.values() if network.arcs[s.output.arc].source.stream is not None]
 
     def _make_sink(self, output: Output, sink: SparkSink) -> SinkOutlet:
-        return SinkOutlet(output, sink, self._folder("sinks", output.name), self.host, self._block)
+        history = self._engine.history(output.number)
+        return SinkOutlet(output, sink, self._folder("sinks", output.name), self.host, self._block, history)
 
     def _folder(self, *parts: str) -> Path:
         """Where tuples wait on disk; without a data_dir a temporary folder, which does not outlive the daemon."""
@@ -79,6 +92,12 @@ class SparkPipeline:
         if root is None:
             root = self._temporary = self._temporary or tempfile.mkdtemp(prefix="aurorad-")
         return Path(root, "spark", *parts)
+
+    def staging(self) -> str | None:
+        """Where sources are staged; None: each job in a temporary folder of its own."""
+        if self._config.staging is not None:
+            return str(self._config.staging)
+        return None if self._engine.data_dir is None else str(self._folder("staged"))
 
     def _block(self, output: int, blocked: bool) -> None:
         self._engine.block_output(output, blocked)
@@ -91,7 +110,9 @@ class SparkPipeline:
         return not any(sink.is_blocked for sink in self._direct)
 
     def open(self) -> None:
-        """The port. Raises ListenError."""
+        """The sinks, before anything can be emitted, and the port. Raises ListenError and OSError."""
+        for sink in self.sinks.values():
+            sink.open()
         at = self._config.listen
         if at is None:
             return
@@ -101,9 +122,7 @@ class SparkPipeline:
             raise ListenError(f"spark: cannot listen on {at}: {error.strerror or error}") from error
 
     def start(self) -> None:
-        """The sinks, and the sources, each in threads of its own."""
-        for sink in self.sinks.values():
-            sink.start()
+        """The sources, each in a thread of its own."""
         for stream in self._network.streams:
             if isinstance(stream.source, SparkSource):
                 job = _SourceJob(self, stream, stream.source)
@@ -193,7 +212,7 @@ class _SourceJob:
             _as_request(source, order),
             stream.schema,
             self,
-            staging=pipeline._config.staging,
+            staging=pipeline.staging(),
         )
         self.thread = Thread(target=self._run, name=f"aurorad-bulk-{stream.name}", daemon=True)
 
@@ -201,17 +220,25 @@ class _SourceJob:
     def address(self) -> str:
         return self._pipeline.port.address
 
-    def begin(self, fingerprint: str, parts: int, rows: int) -> None:
+    def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
         job = self._job.name
         self._load = self._pipeline.begin_source(job, self.stream.name, self._pace, fingerprint, parts, rows)
-        log.info("stream %s: Spark reads %s rows in %d parts", self.stream.name, f"{rows:,}" if rows else "its", parts)
+        if self._load.state == "done":
+            log.info("stream %s: Spark has read this input before", self.stream.name)
+            return False
+        log.info("stream %s: Spark reads%s", self.stream.name, f" {rows:,} rows" if rows else "")
+        return True
+
+    def expect(self, parts: int, rows: int) -> None:
+        assert self._load is not None
+        self._load.expected_parts, self._load.expected_rows = parts, rows
 
     def rows(self) -> int:
         return self._load.rows if self._load is not None else 0
 
     def end(self, error: str) -> None:
         if self._load is not None:
-            self._load.end(error)
+            self._pipeline.intake.end(self._load, error)
 
     def _run(self) -> None:
         try:
@@ -221,8 +248,9 @@ class _SourceJob:
             if not self._stopped:
                 log.error("stream %s: Spark stopped after %d rows: %s", self.stream.name, self.rows(), error)
             return
-        self._pipeline.end_stream(self.stream.number)
-        log.info("stream %s: all %d rows have come", self.stream.name, rows)
+        if not self._job.was_done:
+            self._pipeline.end_stream(self.stream.number)
+            log.info("stream %s: all %d rows have come", self.stream.name, rows)
 
     def stop(self) -> None:
         if self.thread.is_alive() and not self._stopped:

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -139,13 +140,16 @@ def _rows_of_orc(path: str) -> int:
     return int(orc.ORCFile(path).nrows)
 
 
-def fingerprint(session: Any, frame: Any) -> str:
-    """Names, sizes and times of the files behind it: another value, another input."""
+def fingerprint(session: Any, frame: Any, source: dict[str, Any]) -> str:
+    """What is asked for, and names, sizes and times of the files behind it: another value, another input. Nothing for
+    what is not files: a table may be another one each time."""
     jvm = session.sparkContext._jvm
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
     digest = hashlib.sha256()
     files = sorted(frame.inputFiles())
-    digest.update(str(frame.schema.simpleString()).encode())
+    if not files:
+        return ""
+    digest.update(json.dumps([frame.schema.simpleString(), source], sort_keys=True).encode())
     for name in files[:FINGERPRINT_FILES]:
         path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
         status = path.getFileSystem(hadoop).getFileStatus(path)

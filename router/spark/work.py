@@ -25,23 +25,34 @@ def plan(session: Any, request: Request) -> Answer:
     """Look at the source without reading it: does it fit, into how many parts does it fall, how many rows are there."""
     parts = max(2, session.sparkContext.defaultParallelism)
     planned = sources.plan(_job_session(session, parts), request["source"], request["fields"])
-    answer: Answer = {"stable": planned.is_stable, "parts": parts, "rows": 0, "fingerprint": "", "partitions": 0}
+    print_ = sources.fingerprint(session, planned.frame, request["source"])
+    answer: Answer = {"stable": planned.is_stable, "parts": parts, "rows": 0, "fingerprint": print_, "partitions": 0}
     if planned.is_stable:
         answer["rows"] = sources.count_rows(planned)
-        answer["fingerprint"] = sources.fingerprint(session, planned.frame)
         answer["partitions"] = planned.frame._jdf.queryExecution().toRdd().getNumPartitions()
     return answer
 
 
 def stage(session: Any, request: Request) -> Answer:
-    """Write what the source gives as files, sorted where that was asked for: parts that stay as they are."""
+    """Write what the source gives as files, sorted where that was asked for: parts that stay as they are. What was
+    staged from this very input before a restart is taken as it is: sorted again, equal rows could change places."""
     job = _job_session(session, 0)
-    frame = sources.plan(job, request["source"], request["fields"]).frame
-    with _Group(session, request["job"], "stage"):
-        frame.write.mode("overwrite").parquet(request["staging"])
+    store = commits.Store(session, request["staging"])
+    mark = f"_{request['fingerprint']}.staged"
+    if not request["fingerprint"] or not store.has(mark):
+        frame = sources.plan(job, request["source"], request["fields"]).frame
+        with _Group(session, request["job"], "stage"):
+            frame.write.mode("overwrite").parquet(request["staging"])
+        store.record(store.path(mark), {"staged": True})
     staged = job.read.parquet(request["staging"])
     rows = sources.count_rows(sources.Plan(staged, True, "parquet")) or staged.count()
     return {"files": sorted(staged.inputFiles()), "rows": rows}
+
+
+def unstage(session: Any, request: Request) -> Answer:
+    store = commits.Store(session, request["staging"])
+    store.remove()
+    return {}
 
 
 def push(session: Any, request: Request) -> Answer:
@@ -52,7 +63,8 @@ def push(session: Any, request: Request) -> Answer:
     else:
         job = _job_session(session, request["parts"])
         planned = sources.plan(job, request["source"], request["fields"])
-        if not planned.is_stable or sources.fingerprint(session, planned.frame) != request["fingerprint"]:
+        now = sources.fingerprint(session, planned.frame, request["source"])
+        if not planned.is_stable or now != request["fingerprint"]:
             raise SparkRefusedError("the input has changed while it was read")
         frame = planned.frame
 
