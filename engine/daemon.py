@@ -247,7 +247,10 @@ class Daemon:
 
     def _admit(self, stream: int, train: Train) -> None:
         self.watch_stream(stream, train)
-        self._enter(stream, train)
+        if self.keeper is None:
+            self.engine.admit_here(stream, train)
+        else:
+            self.keeper.submit(stream, train)
 
     def _enter(self, stream: int, train: Train) -> None:
         """Into the network; with a data_dir by way of the log."""
@@ -341,9 +344,15 @@ class Daemon:
             rejected[str(reason)] = rejected.get(str(reason), 0) + count
         if skewed := routes.rejected_skew[number]:
             rejected["skew"] = skewed
+        on_the_way = 0
+        if self.keeper is not None:
+            on_the_way = self.keeper.committer.pending_tuples[number]  # to the log: received when it is there
+            if lost := self.keeper.committer.lost_tuples[number]:
+                rejected["log_failed"] = lost
         return StreamReading(
             name=port.stream.name,
-            received=port.received + self._fed[number] + bulk.received,
+            received=port.received + self._fed[number] + bulk.received - on_the_way,
+            duplicates=port.duplicates + bulk.duplicates,
             admitted=routes.admitted[number],
             rejected=rejected,
             received_bytes=port.received_bytes + bulk.received_bytes,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -34,25 +34,42 @@ FAILED = 0  # no signal: the engine says that it is broken
 EX_SOFTWARE = 70  # sysexits.h: a bug of ours; systemd restarts on it
 
 
+class Signals:
+    """Signals as numbers in a pipe. The kernel may give a signal to any thread, and a main thread that waits for a lock
+    then sleeps on; the pipe wakes it whoever was interrupted."""
+
+    def __init__(self, wanted: Sequence[signal.Signals]) -> None:
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._write_end, False)
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        for number in wanted:
+            signal.signal(number, lambda _number, _frame: None)  # the pipe has it already
+
+    def tell(self, number: int) -> None:
+        """A number of our own. Any thread."""
+        os.write(self._write_end, bytes([number]))
+
+    def wait(self) -> int:
+        return os.read(self._read_end, 1)[0]
+
+
 def serve(file: Path, overrides: Overrides) -> int:
     """Run until a signal ends it; the exit code. Raises NetworkError and ListenError before anything runs."""
     network = load_network(file, overrides=overrides)
     set_up_logs(network.config.log.format, network.config.log.level)
     for warning in network.warnings:
         log.warning("%s:%d: %s: %s", file, warning.line, warning.place, warning.message)
-    signals: SimpleQueue[int] = SimpleQueue()
-    for wanted in (*STOPS, signal.SIGHUP):
-        signal.signal(wanted, lambda number, _frame: signals.put(number))
+    signals = Signals((*STOPS, signal.SIGHUP))
     tune_process()
     daemon = Daemon(network, version=own_version())
-    daemon.on_failure = lambda: signals.put(FAILED)
+    daemon.on_failure = lambda: signals.tell(FAILED)
     if daemon.keeper is not None:
         from engine.durable.progress import ProgressBar
 
         daemon.on_progress = ProgressBar()
     daemon.start()
     _say_hello(daemon, file)
-    while (number := signals.get()) not in (*STOPS, FAILED):
+    while (number := signals.wait()) not in (*STOPS, FAILED):
         _reload(file, overrides, network)
     if number == FAILED:
         daemon.stop(0.0)

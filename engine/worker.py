@@ -17,7 +17,8 @@ from engine.executable import Executable, Routes, compile_sequence
 from engine.runtime import BoxRuntime
 from engine.taps import Taps
 from scheduler.events import Event, Finished
-from scheduler.loop import Work
+from scheduler.loop import Claim, Work
+from scheduler.plan import Plan
 
 log = logging.getLogger("aurorad.worker")
 
@@ -70,17 +71,21 @@ class WorkerPool:
             plan, claims = self.execution_queue.get()
             if plan is None:
                 return
-            if (before := self.before_plan) is not None:
-                before(plan.boxes)
             begun_ns = perf_counter_ns()
-            try:
-                self.executable(plan.boxes).run(claims)
-            except Exception as error:  # noqa: BLE001
-                # Not a box's error (those cost their train, see executable.py) but ours: tuples are unaccounted for.
-                self.on_failure(error)
+            self.work(plan, claims)
             self.busy_ns[number] += perf_counter_ns() - begun_ns
             self.plans[number] += 1
             self.post(Finished(plan))
+
+    def work(self, plan: Plan, claims: dict[int, Claim]) -> None:
+        """Run one plan on the calling thread. Whoever calls posts that it is finished."""
+        if (before := self.before_plan) is not None:
+            before(plan.boxes)
+        try:
+            self.executable(plan.boxes).run(claims)
+        except Exception as error:  # noqa: BLE001
+            # Not a box's error (those cost their train, see executable.py) but ours: tuples are unaccounted for.
+            self.on_failure(error)
 
     def forget(self) -> None:
         """Compile every sequence anew on its next use."""

@@ -45,8 +45,8 @@ class Routes:
         self._stream_queues = [_to_boxes(network, stream) for stream in network.streams]
         self._stream_outputs = [_to_outputs(network, stream) for stream in network.streams]
 
-    def admit(self, stream: int, train: Train) -> None:
-        """Tuples enter the network. A train of none may carry a watermark."""
+    def admit(self, stream: int, train: Train, nudge: Callable[[], None] | None = None) -> None:
+        """Tuples enter the network. A train of none may carry a watermark. ``nudge`` in place of the usual one."""
         stamp = self._stamps[stream]
         # One lock for the order: stamping and queueing must see a stream's trains in one order, whoever feeds it.
         with self._lock:
@@ -59,7 +59,7 @@ class Routes:
             self.admitted[stream] += train.count
             if queues := self._stream_queues[stream]:
                 self._announce(queues, train, self._storage.enqueue(queues, train))
-        self._nudge()
+        (nudge or self._nudge)()
         if train.count:
             for output in self._stream_outputs[stream]:
                 self.deliver(output, train)

@@ -25,7 +25,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, get_ident
 
 from catalog.readings import SubscriberReading
 from router.codecs.base import Encoder
@@ -47,6 +47,7 @@ class Wake:
         self._loop = loop
         self._dirty: deque[Outlet] = deque()
         self._armed = False
+        self.thread_id = 0  # of the loop, once it runs
         self.closed = False
 
     def __call__(self, outlet: Outlet) -> None:
@@ -54,17 +55,17 @@ class Wake:
         self._dirty.append(outlet)
         if not self._armed and not self.closed:
             self._armed = True
-            self._loop.call_soon_threadsafe(self._run)
+            if get_ident() == self.thread_id:  # no hop, so no system call to wake anyone
+                self._loop.call_soon(self._run)
+            else:
+                self._loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:
         self._armed = False
-        dirty = self._dirty
-        done: set[int] = set()
-        while dirty:
-            outlet = dirty.popleft()
-            if id(outlet) not in done:
-                done.add(id(outlet))
-                outlet.pump()
+        # Only what is there now: an entry that comes while an outlet is pumped may be for tuples that came after it.
+        dirty = {id(outlet): outlet for outlet in [self._dirty.popleft() for _ in range(len(self._dirty))]}
+        for outlet in dirty.values():
+            outlet.pump()
 
 
 class Subscriber:
@@ -143,6 +144,7 @@ class Outlet:
         self._on_blocked = on_blocked
         self._order = Lock()  # deliveries one after another: what is encoded first is queued first
         self._lock = Lock()
+        self._switch = Lock()  # from a change of ``blocked`` until the scheduler has been told
         self._subscribers: list[Subscriber] = []
         self._callbacks: list[tuple[str, TrainCallback]] = []
         self._callback_counts: dict[str, int] = {}
@@ -215,7 +217,7 @@ class Outlet:
             self._callback_counts[name] += train.count
 
     def _queue(self, data: bytes, tuples: int) -> None:
-        newly_blocked = False
+        is_full = False
         with self._lock:
             for s in self._subscribers:
                 s.offered += tuples
@@ -229,10 +231,19 @@ class Outlet:
                     s.dropped += tuples
                 else:
                     s.put(data, tuples)
-                    if full and not self.blocked:
-                        self.blocked = newly_blocked = True
-        if newly_blocked and self._on_blocked is not None:
-            self._on_blocked(self.number, True)
+                    is_full = is_full or full
+        if is_full:
+            self._block()
+
+    def _block(self) -> None:
+        # Said under the lock that guards the switch: "free" must not overtake "blocked" on its way to the scheduler.
+        with self._switch:
+            with self._lock:
+                if self.blocked or not any(s.queued_bytes > self._buffer_bytes for s in self._subscribers):
+                    return
+                self.blocked = True
+            if self._on_blocked is not None:
+                self._on_blocked(self.number, True)
 
     # -- the I/O thread -----------------------------------------------------------------------------------------------
 
@@ -319,12 +330,13 @@ class Outlet:
     def _unblock(self) -> None:
         if not self.blocked:
             return
-        with self._lock:
-            if any(s.queued_bytes > self._buffer_bytes // 2 for s in self._subscribers):
-                return
-            self.blocked = False
-        if self._on_blocked is not None:
-            self._on_blocked(self.number, False)
+        with self._switch:
+            with self._lock:
+                if not self.blocked or any(s.queued_bytes > self._buffer_bytes // 2 for s in self._subscribers):
+                    return
+                self.blocked = False
+            if self._on_blocked is not None:
+                self._on_blocked(self.number, False)
 
     def close(self) -> None:
         """End every connection properly; what the kernel does not take at once is dropped with the transport."""

@@ -5,7 +5,8 @@ state or takes from the queues. The scheduler's own thread takes a turn some tim
 changes; otherwise whoever brings news (the I/O thread with a train, a worker with a finished plan) takes the turn right
 there, if it is free, and whoever has it looks for more news before it goes. Handing a train to a sleeping thread costs
 30 us and more under Python's lock; this way a tuple changes threads twice on its way through, and a worker that is done
-finds its next plan without waiting for anyone.
+finds its next plan without waiting for anyone. A thread that brings a few tuples may offer to run what they lead to
+by itself (``here``): a plan of few tuples through boxes that are done at once costs less than waking a worker.
 
 The execution queue stays short (two plans a worker), so that decisions are fresh: a plan that waits behind ten others
 was decided on a state that is gone.
@@ -35,6 +36,7 @@ log = logging.getLogger("aurorad.scheduler")
 
 PLANS_PER_WORKER = 2
 TURN_EVERY_S = 0.02
+SHORT_TUPLES = 64
 MEASURED_EVERY_NS = 1_000_000_000
 """How often priorities are drawn anew from the statistics: they move within seconds, and it costs all boxes ..."""
 MEASURED_SHARE = 100
@@ -110,6 +112,7 @@ class SchedulerLoop:
         self.storage_ns = 0  # in claiming trains
         self.measured_every_ns = MEASURED_EVERY_NS
         self._look_ns = 0  # when to look around next
+        self._prompt = [bool(getattr(node.box, "is_prompt", False)) for node in state.network.boxes]
         state.follow(make_index(policy))
 
     # -- whose turn it is -------------------------------------------------------------------------------------------
@@ -119,10 +122,13 @@ class SchedulerLoop:
         self.mailbox.put(event)
         self.take_turn()
 
-    def take_turn(self) -> None:
-        """Act on what is in the mailbox, unless another thread is at it: it looks once more before it goes."""
+    def take_turn(self, here: list[Work] | None = None) -> None:
+        """Act on what is in the mailbox, unless another thread is at it: it looks once more before it goes.
+
+        ``here`` gets at most one short plan that the caller will run itself.
+        """
         while self.mailbox.has_news and self._turn.acquire(blocking=False):
-            self._step_and_release()
+            self._step_and_release(here)
 
     def run(self) -> None:
         """The scheduler's thread: statistics move and deadlines come nearer also when nobody posts."""
@@ -165,9 +171,9 @@ class SchedulerLoop:
         """Nobody has the turn and nothing is to be read."""
         return self.mailbox.is_empty and not self._turn.locked()
 
-    def _step_and_release(self) -> None:
+    def _step_and_release(self, here: list[Work] | None = None) -> None:
         try:
-            self.step()
+            self.step(here)
         except Exception as error:  # noqa: BLE001
             # A policy or the state is broken: nothing may be decided on it any more, so the turn is kept. The thread
             # that happens to be here (the I/O thread, a worker) is not at fault and goes on.
@@ -178,7 +184,7 @@ class SchedulerLoop:
 
     # -- a step -----------------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
+    def step(self, here: list[Work] | None = None) -> None:
         """Read the news, then fill the execution queue. With the turn only."""
         state, apply = self.state, self.state.apply
         begun_ns = self.clock_ns()
@@ -190,7 +196,7 @@ class SchedulerLoop:
             if plan is None:
                 break
             decided_ns = self.clock_ns()
-            self.dispatch(plan)
+            self.dispatch(plan, here)
             self.steps += 1
             self.decision_ns += decided_ns - begun_ns
             self.decision_counts[decision_bucket(decided_ns - begun_ns)] += 1
@@ -209,8 +215,8 @@ class SchedulerLoop:
             state.apply(Clock(now_ns))
         return self.policy(state, now_ns)
 
-    def dispatch(self, plan: Plan) -> None:
-        """Take what the plan asks for and hand it to the workers."""
+    def dispatch(self, plan: Plan, here: list[Work] | None = None) -> None:
+        """Take what the plan asks for and hand it to the workers, or to the caller who offered."""
         state = self.state
         claims: dict[int, Claim] = {}
         state.apply(Dispatched(plan))
@@ -232,7 +238,17 @@ class SchedulerLoop:
                     claims[a] = Claim(trains, not arc.entries)
         if self.storage.cut_arcs:
             self._stop_at_disk(plan, claims)
-        self.execution_queue.put(Work(plan, claims))
+        work = Work(plan, claims)
+        if here is not None and not here and self._is_short(work):
+            here.append(work)
+        else:
+            self.execution_queue.put(work)
+
+    def _is_short(self, work: Work) -> bool:
+        """Few tuples through boxes that are done at once."""
+        assert work.plan is not None
+        tuples = sum([t.count for claim in work.claims.values() for t in claim.trains])
+        return tuples <= SHORT_TUPLES and all(map(self._prompt.__getitem__, work.plan.boxes))
 
     def _stop_at_disk(self, plan: Plan, claims: dict[int, Claim]) -> None:
         """A superbox ends at a queue of which a part is on disk: what went past it would overtake that part."""

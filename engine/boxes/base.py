@@ -57,6 +57,7 @@ class Box(ABC):
     min_inputs: ClassVar[int] = 1
     max_inputs: ClassVar[int] = 1
     row_wise: ClassVar[bool] = True  # in = out + filtered + dead; a windowed box: in = absorbed + late + dead
+    is_prompt: ClassVar[bool] = False  # a few tuples are done in microseconds, always: any thread may run it
     needs_time: ClassVar[bool] = False  # reads watermarks: ``advance`` is called as they move
     needs_clock: ClassVar[bool] = False  # ``tick`` is called some ten times a second, also when nothing arrives
 

@@ -28,6 +28,7 @@ class CaseParameters(BoxParameters):
 class Case(Box):
     kind = "case"
     summary = "route each tuple by the first predicate that is true for it"
+    is_prompt = True
     parameters_model = CaseParameters
 
     @classmethod

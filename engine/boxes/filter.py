@@ -1,6 +1,6 @@
 """filter: keep the tuples for which a predicate is true. NULL is not true.
 
-    big: {filter: trades, where: "price * size > 100000"}
+big: {filter: trades, where: "price * size > 100000"}
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class FilterParameters(BoxParameters):
 class Filter(Box):
     kind = "filter"
     summary = "keep the tuples for which a predicate is true"
+    is_prompt = True
     parameters_model = FilterParameters
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:

@@ -33,6 +33,7 @@ class MapParameters(BoxParameters):
 class Map(Box):
     kind = "map"
     summary = "compute fields: select names all of them, add keeps the input's"
+    is_prompt = True
     parameters_model = MapParameters
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:

@@ -1,6 +1,6 @@
 """union: several inputs of the same fields become one. Order within an input stays; between inputs there is none.
 
-    lit: {union: [venues.nyse, venues.arca]}
+lit: {union: [venues.nyse, venues.arca]}
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from storage.train import Train
 class Union(Box):
     kind = "union"
     summary = "several inputs of the same fields as one"
+    is_prompt = True
     parameters_model = BoxParameters
     min_inputs = 2
     max_inputs = 64
