@@ -12,6 +12,7 @@ Each box keeps its own counts and cost, as if it had run alone.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -90,7 +91,10 @@ class FusedChain:
         while stage < end and count:
             tests = self._test_runs[stage]
             if tests and train.valid is None:
-                mask, count = self._run_tests(tests, train, mask, count, batch)
+                if train.count == 1:
+                    count = _test_one(tests, train, batch)
+                else:
+                    mask, count = self._run_tests(tests, train, mask, count, batch)
                 stage += len(tests)
             else:
                 begun_ns = perf_counter_ns()
@@ -131,7 +135,7 @@ class FusedChain:
             self._mask, self._scratch = np.empty(train.count, np.bool_), np.empty(train.count, np.bool_)
         out, scratch = self._mask, self._scratch
         begun_ns = perf_counter_ns()
-        for stage, column, ufunc, value, flip, combine in tests:
+        for stage, column, ufunc, value, flip, combine, _, _ in tests:
             entered[stage] += count
             calls[stage] += 1
             if mask is not None:
@@ -162,6 +166,30 @@ class FusedChain:
         return train, mask & passed
 
 
+def _test_one(tests: Sequence[_Test], train: Train, batch: _Batch) -> int:
+    """As ``_run_tests``, for a train of one tuple: 0.3 us a test where numpy takes 2.5. How many pass: one or none."""
+    begun_ns = perf_counter_ns()
+    count = 1
+    for test in tests:
+        batch.entered[test.stage] += 1
+        batch.calls[test.stage] += 1
+        if test.compare(train.columns[test.column].item(), test.limit) is test.flip:
+            count = 0
+            break
+    batch.costs_ns[tests[0].stage] += perf_counter_ns() - begun_ns
+    return count
+
+
+_COMPARE: dict[Any, Callable[[Any, Any], bool]] = {
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+}
+
+
 class _Test(NamedTuple):
     """A ``ColumnTest`` in its place. ``combine`` joins its answer with the mask so far: "and", or, for an answer
     that is to be flipped, "and not", which for booleans is "greater"."""
@@ -172,6 +200,8 @@ class _Test(NamedTuple):
     value: Any
     flip: bool
     combine: Callable[[Mask, Mask, Mask], Mask]
+    compare: Callable[[Any, Any], bool]  # the same for one value as Python has it ...
+    limit: Any  # ... and the constant likewise
 
 
 def _column_test(stage: int, runtime: BoxRuntime) -> _Test | None:
@@ -180,7 +210,8 @@ def _column_test(stage: int, runtime: BoxRuntime) -> _Test | None:
     if test is None:
         return None
     column = runtime.node.in_schemas[0].index(test.field)
-    return _Test(stage, column, test.ufunc, test.value, test.flip, greater if test.flip else bitwise_and)
+    combine = greater if test.flip else bitwise_and
+    return _Test(stage, column, test.ufunc, test.value, test.flip, combine, _COMPARE[test.ufunc], test.value.item())
 
 
 def _test_runs(tests: Sequence[_Test | None]) -> list[tuple[_Test, ...]]:
