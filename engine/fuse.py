@@ -246,7 +246,9 @@ class _Batch:
             runtime.calls += calls
             runtime.tuples_in += taken
             runtime.tuples_out[0] += left
-            runtime.tally.filtered += taken - left
-            runtime.tally.null_errors += self.null_errors[stage]
+            if taken != left:
+                runtime.tally.filtered += taken - left
+            if self.null_errors[stage]:
+                runtime.tally.null_errors += self.null_errors[stage]
             runtime.cost_ns += self.costs_ns[stage]
             runtime.train_counts[train_bucket(taken // calls)] += calls

@@ -36,7 +36,7 @@ log = logging.getLogger("aurorad.scheduler")
 
 PLANS_PER_WORKER = 2
 TURN_EVERY_S = 0.02
-SHORT_TUPLES = 64
+SHORT_TUPLES = 128
 MEASURED_EVERY_NS = 1_000_000_000
 """How often priorities are drawn anew from the statistics: they move within seconds, and it costs all boxes ..."""
 MEASURED_SHARE = 100

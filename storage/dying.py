@@ -1,7 +1,7 @@
 """Files that kill their own process before a given deed: how a test reaches every moment of a real daemon's writing.
 
-Only behind ``AURORAD_CRASH_BEFORE`` (``storage/plants.py``). SIGKILL, so nothing is tidied up; the kernel keeps what was
-written, as it does for any process that is killed.
+Only behind ``AURORAD_CRASH_BEFORE`` (``storage/plants.py``). SIGKILL, so nothing is tidied up; the kernel keeps what
+was written, as it does for any process that is killed.
 """
 
 from __future__ import annotations
