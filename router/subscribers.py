@@ -25,7 +25,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, get_ident
 
 from catalog.readings import SubscriberReading
 from router.codecs.base import Encoder
@@ -47,6 +47,7 @@ class Wake:
         self._loop = loop
         self._dirty: deque[Outlet] = deque()
         self._armed = False
+        self.thread_id = 0  # of the loop, once it runs
         self.closed = False
 
     def __call__(self, outlet: Outlet) -> None:
@@ -54,7 +55,10 @@ class Wake:
         self._dirty.append(outlet)
         if not self._armed and not self.closed:
             self._armed = True
-            self._loop.call_soon_threadsafe(self._run)
+            if get_ident() == self.thread_id:  # no hop, so no system call to wake anyone
+                self._loop.call_soon(self._run)
+            else:
+                self._loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:
         self._armed = False
