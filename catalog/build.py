@@ -54,8 +54,8 @@ def read_network(
     """Read a network file, check it whole and build it. Raises NetworkError with every problem.
 
     ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by
-    default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any. ``policy_fits`` says
-    what the policy needs beyond its name.
+    default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any. ``policy_fits``
+    says what the policy needs beyond its name.
     """
     config = read_config(source, os.environ if env is None else env, overrides)
     return _Builder(config, kinds, check_predicate).build(policies, policy_fits, version)

@@ -332,10 +332,10 @@ class Outlet:
             return
         with self._switch:
             with self._lock:
-                if not self.blocked or any(s.queued_bytes > self._buffer_bytes // 2 for s in self._subscribers):
+                if any(s.queued_bytes > self._buffer_bytes // 2 for s in self._subscribers):
                     return
-                self.blocked = False
-            if self._on_blocked is not None:
+                was_blocked, self.blocked = self.blocked, False
+            if was_blocked and self._on_blocked is not None:
                 self._on_blocked(self.number, False)
 
     def close(self) -> None:
