@@ -328,7 +328,8 @@ class Outlet:
         return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), tuples
 
     def _unblock(self) -> None:
-        if not self.blocked:
+        seems_blocked = self.blocked  # looked at again under the lock
+        if not seems_blocked:
             return
         with self._switch:
             with self._lock:
