@@ -31,6 +31,8 @@ log = logging.getLogger("aurorad")
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 FAILED = 0  # no signal: the engine says that it is broken
+DONE = 255  # no signal either: with --once, there is nothing left to read
+ONCE_DRAIN_SECONDS = 24 * 3600.0  # who asked for a batch wants all of it
 EX_SOFTWARE = 70  # sysexits.h: a bug of ours; systemd restarts on it
 
 
@@ -53,8 +55,11 @@ class Signals:
         return os.read(self._read_end, 1)[0]
 
 
-def serve(file: Path, overrides: Overrides) -> int:
-    """Run until a signal ends it; the exit code. Raises NetworkError and ListenError before anything runs."""
+def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
+    """Run until a signal ends it; the exit code. Raises NetworkError and ListenError before anything runs.
+
+    ``once``: or until every Spark source is at its end and what came of it is out; 1 when one of them failed.
+    """
     network = load_network(file, overrides=overrides)
     set_up_logs(network.config.log.format, network.config.log.level)
     for warning in network.warnings:
@@ -63,23 +68,25 @@ def serve(file: Path, overrides: Overrides) -> int:
     tune_process()
     daemon = Daemon(network, version=own_version())
     daemon.on_failure = lambda: signals.tell(FAILED)
+    if once:
+        daemon.spark.on_done = lambda: signals.tell(DONE)
     if daemon.keeper is not None:
         from engine.durable.progress import ProgressBar
 
         daemon.on_progress = ProgressBar()
     daemon.start()
     _say_hello(daemon, file)
-    while (number := signals.wait()) not in (*STOPS, FAILED):
+    while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
         _reload(file, overrides, network)
     if number == FAILED:
         daemon.stop(0.0)
         return EX_SOFTWARE
-    log.info("%s: draining", signal.Signals(number).name)
+    log.info("%s: draining", "the sources are at their end" if number == DONE else signal.Signals(number).name)
     for again in STOPS:
         signal.signal(again, _exit_now)
-    drained = daemon.stop()
+    drained = daemon.stop(ONCE_DRAIN_SECONDS) if number == DONE else daemon.stop()
     _say_goodbye(daemon, drained)
-    return 0
+    return 1 if number == DONE and (daemon.spark.failures or not drained) else 0
 
 
 def _say_hello(daemon: Daemon, file: Path) -> None:

@@ -30,6 +30,9 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
             for number, (o, feeding) in enumerate(zip(readings.outputs, _upstream(epoch), strict=True))
         ],
         "workers": [plain(w) for w in readings.workers],
+        "spark": plain(readings.spark),
+        "bulk": [plain(b) for b in readings.bulk],
+        "sinks": [plain(s) for s in readings.sinks],
         "conservation_residual": dict(residuals),
     }
 

@@ -24,6 +24,7 @@ def run(
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None, typer.Option(envvar="AURORAD_LOG_LEVEL")
     ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when every Spark source is at its end.")] = False,
 ) -> None:
     """Run a network until SIGTERM or Ctrl-C, which stops reading, drains, flushes and exits 0.
 
@@ -43,7 +44,7 @@ def run(
         "http": {"listen": http},
         "log": {"format": log_format, "level": log_level},
     }
-    code = serve(file, _given(overrides))
+    code = serve(file, _given(overrides), once=once)
     raise typer.Exit(code)
 
 

@@ -30,6 +30,7 @@ from router.spark.ledger import Ledger
 from router.spark.loads import Load, Numbered
 from router.spark.outlets import SinkOutlet
 from router.spark.port import SparkPort
+from router.spark.remote import RemoteJobs
 from storage.train import Train
 
 log = logging.getLogger("aurorad.spark")
@@ -73,8 +74,10 @@ class SparkPipeline:
             ledger=Ledger(None if engine.data_dir is None else self._folder("jobs")),
             numbered=engine.numbered,
         )
-        self.port = SparkPort({"push": self.intake.push}, token=config.token or "")
+        handlers = {"push": self.intake.push, **RemoteJobs(self.intake).handlers}
+        self.port = SparkPort(handlers, token=config.token or "")
         self._jobs: list[_SourceJob] = []
+        self.on_done: Callable[[], None] = lambda: None  # every source of the network file is at its end, or failed
         self.sinks = {
             output.number: self._make_sink(output, output.sink)
             for output in network.outputs
@@ -125,9 +128,9 @@ class SparkPipeline:
         """The sources, each in a thread of its own."""
         for stream in self._network.streams:
             if isinstance(stream.source, SparkSource):
-                job = _SourceJob(self, stream, stream.source)
-                self._jobs.append(job)
-                job.thread.start()
+                self._jobs.append(_SourceJob(self, stream, stream.source))
+        for job in self._jobs:
+            job.thread.start()
 
     def stop_reading(self) -> None:
         """No bulk row enters any more."""
@@ -172,6 +175,11 @@ class SparkPipeline:
         """Why sources failed."""
         return [f"stream {job.stream.name}: {job.error}" for job in self._jobs if job.error]
 
+    def ended(self) -> None:
+        """A source is at its end; called on its own thread, its last deed."""
+        if all(job.is_ended for job in self._jobs):
+            self.on_done()
+
     def begin_source(self, job: str, stream: str, pace: str, fingerprint: str, parts: int, rows: int) -> Load:
         return self.intake.begin(job, stream, pace=pace, fingerprint=fingerprint, parts=parts, rows=rows)
 
@@ -204,6 +212,7 @@ class _SourceJob:
         self._pace = source.pace
         self._load: Load | None = None
         self._stopped = False
+        self.is_ended = False
         asked = source.order_by if "order_by" in source.model_fields_set else None
         order = order_for(pipeline._network, stream, asked, source.pace)
         self._job = BulkJob(
@@ -247,10 +256,12 @@ class _SourceJob:
             self.error = str(error)
             if not self._stopped:
                 log.error("stream %s: Spark stopped after %d rows: %s", self.stream.name, self.rows(), error)
-            return
-        if not self._job.was_done:
-            self._pipeline.end_stream(self.stream.number)
-            log.info("stream %s: all %d rows have come", self.stream.name, rows)
+        else:
+            if not self._job.was_done:
+                self._pipeline.end_stream(self.stream.number)
+                log.info("stream %s: all %d rows have come", self.stream.name, rows)
+        self.is_ended = True
+        self._pipeline.ended()
 
     def stop(self) -> None:
         if self.thread.is_alive() and not self._stopped:

@@ -1,0 +1,177 @@
+"""``aurorad ingest``: files through Spark into a stream of a running daemon, once, with a progress bar."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from catalog.network import Network, Stream
+    from router.spark.jobs import BulkJob
+    from router.spark.remote import RemoteTarget
+
+LOOK_SECONDS = 0.25
+SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".orc": "orc",
+            ".txt": "text"}  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(ingest)
+
+
+def ingest(
+    file: Annotated[Path, typer.Argument(help="The network file that the daemon runs.", exists=False)],
+    stream: Annotated[str, typer.Option(help="The stream to fill.")],
+    path: Annotated[list[str] | None, typer.Option(help="A file, a folder or a glob; may be repeated.")] = None,
+    format: Annotated[str | None, typer.Option(help="parquet, csv, json, orc, text, jdbc; if not as it ends.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Of the format: header=true; may be repeated.")] = None,
+    sql: Annotated[str | None, typer.Option(help="A query over what is read, as the table source.")] = None,
+    order_by: Annotated[list[str] | None, typer.Option(help="A field to sort by; may be repeated.")] = None,
+    pace: Annotated[str, typer.Option(help="as_fast, realtime or a speed such as 10x, by event time.")] = "as_fast",
+    job: Annotated[str | None, typer.Option(help="A name: the same one goes on where it was.")] = None,
+    url: Annotated[str | None, typer.Option(envvar="AURORAD_URL", help="The daemon's HTTP address.")] = None,
+    master: Annotated[str | None, typer.Option(help="The Spark master, if not that of the file.")] = None,
+) -> None:
+    """Read files with Spark into a stream of the daemon that runs FILE.
+
+    The schema is checked before anything is read; the daemon's live outputs come first.
+    What fails is told with its place, and what was good before it has entered.
+
+    \b
+      aurorad ingest network.yaml --stream trades --path ./history
+      aurorad ingest network.yaml --stream trades --path day.csv --option sep=';' --pace 60x
+    """
+    from engine.load import load_network
+    from router.spark.errors import SparkRefusedError
+    from router.spark.host import SparkHost
+    from router.spark.jobs import BulkJob, order_for
+    from router.spark.pace import parse_pace
+    from router.spark.remote import RemoteTarget
+
+    network = load_network(file)
+    target_stream = _find(network, stream)
+    try:
+        parse_pace(pace)
+    except ValueError as error:
+        raise SparkRefusedError(f"--pace: {error}") from None
+    spark = network.config.spark
+    name = job or f"ingest-{secrets.token_hex(4)}"
+    target = RemoteTarget(_port_of(network, url), spark.token or "", name, stream, pace)
+    source = {
+        "spark": format or _guess(path, sql),
+        "path": path,
+        "options": dict(_option(text) for text in option or ()),
+        "sql": sql,
+        "order_by": order_for(network, target_stream, order_by, pace),
+    }
+    host = SparkHost(master or spark.master, spark.config, nice=0)
+    bulk = BulkJob(host, name, source, target_stream.schema, target, staging=spark.staging)
+    try:
+        rows = _run(bulk, target, name)
+    except KeyboardInterrupt:
+        typer.echo(f"aurorad: interrupted; --job {name} goes on where it was", err=True)
+        raise typer.Exit(130) from None
+    finally:
+        host.stop()
+    typer.echo(f"{rows:,} rows are in stream {stream}" if not bulk.was_done else "this input has come before")
+
+
+def _find(network: Network, name: str) -> Stream:
+    from router.spark.intake import find_stream
+
+    return find_stream(network, name)
+
+
+def _guess(path: list[str] | None, sql: str | None) -> str:
+    if not path:
+        return "sql" if sql else "parquet"
+    ending = Path(path[0]).suffix
+    if not ending and Path(path[0]).is_dir():
+        endings = {p.suffix for p in Path(path[0]).iterdir() if p.suffix in SUFFIXES}
+        ending = endings.pop() if len(endings) == 1 else ""
+    return SUFFIXES.get(ending, "parquet")
+
+
+def _option(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise typer.BadParameter(f"an option is key=value, not '{text}'")
+    return key, value
+
+
+def _port_of(network: Network, url: str | None) -> str:
+    """Where the running daemon's Spark port is."""
+    from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+
+    listen = network.config.http.listen
+    try:
+        port = Remote(url or (f"http://{listen}" if listen is not None else DEFAULT_URL)).json("/api/v1/stats")
+        address = str(port.get("spark", {}).get("port", ""))
+        if not address:
+            raise RemoteError("the daemon has no Spark port", "its network file says spark: {listen: off}", status=400)
+    except RemoteError as error:
+        fail(error)
+    return address
+
+
+def _run(bulk: BulkJob, target: RemoteTarget, name: str) -> int:
+    """The job on a thread, its progress here."""
+    outcome: list[Any] = []
+
+    def work() -> None:
+        from catalog.errors import AuroraError
+
+        try:
+            outcome.append(bulk.run())
+        except AuroraError as error:
+            outcome.append(error)
+
+    thread = Thread(target=work, name="ingest", daemon=True)
+    thread.start()
+    try:
+        _watch(thread, target, name)
+    except BaseException:
+        bulk.stop()
+        raise
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return int(outcome[0])
+
+
+def _watch(thread: Thread, target: RemoteTarget, name: str) -> None:
+    if not sys.stderr.isatty():
+        thread.join()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from catalog.errors import AuroraError
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+        TextColumn("{task.completed:,} rows  {task.fields[rate]:,.0f}/s"), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("Spark starts", total=None, rate=0.0)
+        while thread.is_alive():
+            thread.join(LOOK_SECONDS)
+            if not target.begun:
+                continue
+            try:
+                seen = target.progress()
+            except AuroraError:
+                continue  # the job says what is wrong
+            total = seen["rows_expected"] or None
+            progress.update(task, description=name, completed=seen["rows"], total=total, rate=seen["rate_per_s"])
