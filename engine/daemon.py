@@ -98,6 +98,7 @@ class Daemon:
             on_blocked=self.engine.block_output,
             now_ns=self.now_ns,
         )
+        self.server.heartbeat = self._heartbeat
         self.engine.on_room = self.server.room_again
         surroundings = spark_engine(self, self._enter, self._has_room, self._loop.call_soon_threadsafe)
         self.spark = SparkPipeline(network, surroundings, host=spark)
@@ -258,6 +259,12 @@ class Daemon:
             self.engine.routes.admit(stream, train)
         else:
             self.keeper.submit(stream, train)
+
+    def _heartbeat(self, stream: int, event_ns: int) -> None:
+        """A sender has come this far in event time without a tuple to show for it."""
+        train = self.event_time.heartbeat(stream, event_ns)
+        if train is not None:
+            self._enter(stream, train)
 
     def _has_room(self) -> bool:
         room = self.engine.storage.has_room and self.spark.has_room

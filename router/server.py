@@ -34,7 +34,7 @@ from router.named import History, NamedReader
 from router.sessions import Desk, SourceSession, newest
 from router.subscribers import Outlet, Wake
 from storage.admission import Entry
-from storage.train import Train
+from storage.train import NO_WATERMARK, Train
 
 log = logging.getLogger("aurorad.router")
 
@@ -102,6 +102,7 @@ class Server:
         self.now_ns = now_ns
         self.decode_beside_bytes = decode_beside_bytes
         self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self.heartbeat: Callable[[int, int], None] = lambda stream, event_ns: None  # a sender has come this far
         self.dead_letters = DeadLetters(self.limits.dead_letters)
         self.refused_connections = 0
         self.evicted_connections = 0
@@ -259,7 +260,10 @@ class Server:
     def take(self, connection: SourceConnection, received: Received) -> None:
         port = connection.port
         for train in received.trains:
-            self._admit(port.stream.number, train)
+            if train.count:
+                self._admit(port.stream.number, train)
+            elif train.watermark_ns != NO_WATERMARK:
+                self.heartbeat(port.stream.number, train.watermark_ns)
         self.take_rejects(connection, received)
         if received.fatal:
             connection.refuse(received.rejects[-1].message)

@@ -1,7 +1,8 @@
 """ndjson: one JSON object a line.
 
 Rules: fields by name, in any order; a field that the schema does not have is ignored; a key twice: the last one counts;
-blank lines are nothing; the rest is ``values.py``. ``NaN`` and ``Infinity`` are not JSON and are refused; going out, a
+blank lines are nothing; the rest is ``values.py``. A line ``{"_heartbeat": ts}`` is no tuple: it comes out as a train
+of none whose watermark is the time it names. ``NaN`` and ``Infinity`` are not JSON and are refused; going out, a
 value that is not finite is written as ``null``, as JSON has no word for it.
 
 Three ways in, the same answer from each, chosen by what has arrived (ns of CPU a row of four fields, 55 bytes):
@@ -34,7 +35,7 @@ from router.codecs.frames import LONG_TUPLES, FrameWriter
 from router.codecs.ndjson_columns import Layouts
 from router.codecs.rejects import Rejects
 from router.codecs.text import interleave, pieces
-from router.codecs.values import MISSING, MisfitError, make_train, refuse
+from router.codecs.values import MISSING, MisfitError, make_train, refuse, timestamp_ns
 from router.protocol import Block, LineFramer
 from storage.train import Train
 
@@ -126,6 +127,7 @@ class NdjsonDecoder:
     def _carefully(self, block: Block, arrival_ns: int, out: Received) -> None:
         """Good lines of the block as one train, and a reject for every bad one."""
         parts: list[Train] = []
+        beats: list[int] = []
         rejects = Rejects()
         lines = block.data[:-1].split(b"\n")
         offset = block.offset
@@ -133,7 +135,7 @@ class NdjsonDecoder:
             chunk = lines[start : start + CHUNK_LINES]
             train = self._quickly(b"\n".join(chunk) + b"\n", arrival_ns) if len(chunk) < len(lines) else None
             if train is None:
-                train = self._line_by_line(chunk, block.line + start, offset, arrival_ns, rejects)
+                train = self._line_by_line(chunk, block.line + start, offset, arrival_ns, rejects, beats)
             else:
                 self.received += train.count
             if train is not None:
@@ -142,13 +144,17 @@ class NdjsonDecoder:
         out.rejects.extend(rejects.all())
         if parts:
             out.trains.append(Train.concat(parts))
+        if beats:
+            out.trains.append(Train.empty(self._intake.schema, max(beats)))
 
     def _line_by_line(
-        self, lines: list[bytes], number: int, offset: int, arrival_ns: int, rejects: Rejects
+        self, lines: list[bytes], number: int, offset: int, arrival_ns: int, rejects: Rejects, beats: list[int]
     ) -> Train | None:
         good: list[dict[str, Any]] = []
         for line in lines:
-            if line and not line.isspace():
+            if (beat := self._heartbeat(line)) is not None:
+                beats.append(beat)
+            elif line and not line.isspace():
                 self.received += 1
                 row = self._row(line)
                 if isinstance(row, dict):
@@ -158,6 +164,16 @@ class NdjsonDecoder:
             number += 1
             offset += len(line) + 1
         return make_train(self._intake, self._columns(good), arrival_ns) if good else None
+
+    def _heartbeat(self, line: bytes) -> int | None:
+        """``{"_heartbeat": ts}``: no tuple, but the word that the sender has come this far. None for any other line."""
+        if b'"_heartbeat"' not in line:
+            return None
+        try:
+            row = orjson.loads(line)
+            return timestamp_ns(row["_heartbeat"], self._intake.ns_per_unit) if [*row] == ["_heartbeat"] else None
+        except (orjson.JSONDecodeError, ValueError, TypeError):
+            return None
 
     def _row(self, line: bytes) -> dict[str, Any] | tuple[Reason, str]:
         """One line as a row that fits the schema, or why not."""
