@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from time import time_ns
 from typing import Any
 
 import yaml
@@ -48,7 +50,11 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def network_of(case: dict[str, Any]) -> Network:
-    return read_network(yaml.safe_dump(case["network"], sort_keys=False) + "\n", box_kinds())
+    """The case's network; an output without a QoS gets a deadline of an hour, for the policies that go by one."""
+    network = deepcopy(case["network"])
+    for output in network["outputs"].values():
+        output.setdefault("qos", {"deadline": "1h"})
+    return read_network(yaml.safe_dump(network, sort_keys=False) + "\n", box_kinds())
 
 
 def run_case(case: dict[str, Any], setting: Setting, **options: Any) -> tuple[dict[str, list[dict[str, Any]]], Engine]:
@@ -93,7 +99,8 @@ def run_case(case: dict[str, Any], setting: Setting, **options: Any) -> tuple[di
 def trains(schema: Schema, rows: list[dict[str, Any]], size: int) -> Iterator[Train]:
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
-        yield Train.from_pylists(schema, {f.name: [_value(r.get(f.name), f.type) for r in part] for f in schema}, start)
+        columns = {f.name: [_value(r.get(f.name), f.type) for r in part] for f in schema}
+        yield Train.from_pylists(schema, columns, time_ns())
 
 
 def _value(value: Any, kind: Type) -> Any:

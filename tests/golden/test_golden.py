@@ -1,4 +1,4 @@
-"""Every golden case under every configuration: train size x workers x unit must not change a row."""
+"""Every golden case under every configuration: train size x workers x unit, and every policy, must not change a row."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qos_monitor.conservation import box_residual
+from scheduler.policies import policies
 from tests.golden.harness import Setting, as_multiset, load, run_case
 
 HERE = Path(__file__).parent
@@ -16,6 +17,7 @@ MATRIX = [
     Setting(train, workers, unit)
     for train, workers, unit in product((1, 7, 1024), (1, 4), ("tuple", "box", "superbox"))
 ]
+MATRIX += [Setting(7, 2, "superbox", policy) for policy in policies() if policy != "round_robin"]
 
 
 @pytest.mark.parametrize("path", CASES, ids=[f"{p.parent.name}/{p.stem}" for p in CASES])
