@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from engine.bench import workload
+from engine.bench.by_policy import scheduler_share, steps_by_policy
 from engine.bench.chain import Chains
 from engine.bench.harness import Options
 from engine.bench.report import Result
@@ -64,3 +65,5 @@ def run(options: Options, boxes: Sequence[int] = BOXES) -> Iterator[Result]:
             yield Result("overhead", case, "step_us", now.step_us, first.step_us, at_most=STEP_GROWTH)
             yield Result("overhead", case, "claim_us", now.claim_us, first.claim_us)
             yield Result("overhead", case, "box_call_us", now.call_us, first.call_us)
+    yield from steps_by_policy(options)
+    yield from scheduler_share(options)

@@ -1,0 +1,56 @@
+"""``bench overhead``, by policy: what a scheduling step costs as boxes grow in number, busy or idle, and which share of
+the engine's time the scheduler takes.
+
+The baseline of a policy's step is ``round_robin`` on the same network, and for 10,000 boxes of which 100 are busy the
+same policy on 100 boxes: what is idle must not cost. The share is taken from a real engine with superboxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.bench.chain import Chains, prepare
+from engine.bench.harness import Options
+from engine.bench.report import Result
+from engine.simulate.steps import Stepper, network_of, step_ns
+from scheduler.policies import policies
+
+BUSY = 100
+IDLE_GROWTH = 2.0  # asked of qos_buckets
+OVER_ROUND_ROBIN = 10.0  # asked of qos
+SCHEDULER_SHARE = 0.05
+SHARE_TUPLES = 1_000
+
+
+def steps_by_policy(options: Options) -> Iterator[Result]:
+    few, many, vast = network_of(BUSY), network_of(1_000), network_of(10_000)
+    rounds = 10 if options.quick else 40
+    plain: dict[str, float] = {}
+    for name in ("round_robin", *(p for p in policies() if p != "round_robin")):
+        cases = {"few": Stepper(few, name, BUSY), "many": Stepper(many, name, 1_000), "vast": Stepper(vast, name, BUSY)}
+        best = {case: ns / 1e3 for case, ns in step_ns(cases, rounds).items()}
+        plain = plain or best
+        at_most = OVER_ROUND_ROBIN if name == "qos" else None
+        yield Result("overhead", f"policy={name},boxes=100,busy=100", "step_us", best["few"], plain["few"])
+        yield Result(
+            "overhead", f"policy={name},boxes=1000,busy=1000", "step_us", best["many"], plain["many"], at_most=at_most
+        )
+        grown = IDLE_GROWTH if name == "qos_buckets" else None
+        case = f"policy={name},boxes=10000,busy=100,baseline=100 boxes"
+        yield Result("overhead", case, "step_us", best["vast"], best["few"], at_most=grown)
+
+
+def scheduler_share(options: Options) -> Iterator[Result]:
+    """Of the time of scheduler, storage, workers and boxes together, at trains of 1,000 tuples."""
+    queries = 40
+    chains = Chains(queries)
+    try:
+        trains, expected = prepare(queries, SHARE_TUPLES, 50_000 if options.quick else 400_000)
+        chains.run(trains, expected)
+    finally:
+        chains.stop()
+    reading = chains.engine.scheduler_reading()
+    boxes_ns = sum(box.cost_ns for box in chains.engine.box_readings())
+    busy_ns = reading.scheduler_ns + reading.storage_ns + reading.worker_ns + boxes_ns
+    case = f"queries={queries},train={SHARE_TUPLES},unit=superbox,baseline=all busy time"
+    yield Result("overhead", case, "scheduler_ns", reading.scheduler_ns, busy_ns, at_most=SCHEDULER_SHARE)
