@@ -1,6 +1,8 @@
 """filter: keep the tuples for which a predicate is true. NULL is not true.
 
-big: {filter: trades, where: "price * size > 100000"}
+    big: {filter: trades, where: "price * size > 100000"}
+
+Filters in a row run as one pass over the columns (``engine/fuse.py``).
 """
 
 from __future__ import annotations

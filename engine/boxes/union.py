@@ -1,6 +1,8 @@
 """union: several inputs of the same fields become one. Order within an input stays; between inputs there is none.
 
-lit: {union: [venues.nyse, venues.arca]}
+    lit: {union: [venues.nyse, venues.arca]}
+
+The inputs may have their fields in another order; the first one's holds.
 """
 
 from __future__ import annotations
