@@ -43,6 +43,10 @@ class Mailbox:
         events = self._events
         return [events.popleft() for _ in range(len(events))]
 
+    def finished(self) -> int:
+        """How many plans have ended of which nobody has read yet."""
+        return sum([type(event) is Finished for event in self._events.copy()])
+
     @property
     def has_news(self) -> bool:
         """There is something that the scheduler can act on."""

@@ -9,6 +9,8 @@ would be made, never per tuple.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 PLANTS = {
     "ack_before_sync": "acknowledge a group when it is written and not yet synced",
@@ -19,18 +21,29 @@ PLANTS = {
     "unlink_before_persist": "remove log segments before the checkpoint that replaces them is on disk",
     "checkpoint_in_place": "give a checkpoint its name before its bytes are synced",
     "cut_without_queues": "leave the trains that wait on arcs out of a checkpoint",
-    "window_off_by_one": "restore a stream's clock one watermark too far",
+    "window_off_by_one": "restore a stream's clock one window too far",
     "spill_overtakes": "let a train bypass a queue that has older trains on disk",
     "forget_sent": "number the outputs again from the checkpoint after a crash",
     "replay_twice": "replay the first record behind the checkpoint twice",
 }
 
-_ACTIVE = frozenset(filter(None, os.environ.get("AURORAD_PLANT", "").split(",")))
+_active = set(filter(None, os.environ.get("AURORAD_PLANT", "").split(",")))
 
 
 def planted(name: str) -> bool:
     assert name in PLANTS, name
-    return name in _ACTIVE
+    return name in _active
+
+
+@contextmanager
+def plant(name: str) -> Iterator[None]:
+    """Make this mistake inside. For tests."""
+    assert name in PLANTS, name
+    _active.add(name)
+    try:
+        yield
+    finally:
+        _active.discard(name)
 
 
 def crash_before() -> int | None:

@@ -44,7 +44,7 @@ def quiet(engine: Engine) -> Iterator[None]:
     """No box runs inside, and none is started."""
     with engine.loop.held():
         deadline = monotonic() + QUIET_SECONDS
-        while sum(engine.pool.plans) < engine.state.dispatched:
+        while engine.loop.mailbox.finished() < engine.state.outstanding:
             if monotonic() > deadline:
                 raise CutError(f"a plan is still under way after {QUIET_SECONDS:.0f} s")
             sleep(QUIET_POLL_SECONDS)

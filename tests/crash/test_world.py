@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from tests.crash.crash_files import PowerCut
-from tests.crash.world import World, run_script
+from tests.crash.world import World, end_all, run_script
 
 SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "25"))
 POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "25"))
 """How many; the long run (``tests/crash/long.py``) takes 2,000 seeds and every point."""
+
+
+@pytest.fixture(autouse=True)
+def no_life_left() -> Iterator[None]:
+    yield
+    end_all()
 
 
 def test_nothing_happens_and_the_oracle_agrees() -> None:

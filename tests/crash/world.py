@@ -37,10 +37,14 @@ boxes:
   odd:  {filter: sales, where: "v % 2 = 1"}
   even: {filter: sales, where: "v % 2 = 0"}
   pairs: {join: [odd, even], on: "l.k = r.k", within: 1s, select: {ts: l.ts, k: l.k, a: l.v, b: r.v}}
+  mixed: {union: [odd, even]}
 outputs:
   totals: {from: sums}
   joined: {from: pairs}
+  both: {from: mixed}
 """
+OUTPUTS = 3
+"""The third one comes by two ways: a replay may bring its tuples in another order."""
 
 
 def row(number: int) -> tuple[int, str, int]:
@@ -72,6 +76,15 @@ def expected_pairs(numbers: list[int]) -> Counter[tuple[Any, ...]]:
     return out
 
 
+LIVES: list[Life] = []
+"""Those that have not ended: a test that fails leaves one behind, and ``end_all`` ends it."""
+
+
+def end_all() -> None:
+    for life in LIVES:
+        life.end()
+
+
 class Life:
     """One life of the daemon, from its start to its power cut."""
 
@@ -101,6 +114,7 @@ class Life:
         self.keeper.open()
         self.engine.start()
         self.is_started = True
+        LIVES.append(self)
         self.keeper.replay()
         self.keeper.start()
 
@@ -109,6 +123,7 @@ class Life:
         if self.is_started:
             self.engine.stop()
             self.is_started = False
+            LIVES.remove(self)
 
     def _outlet(self, number: int) -> Any:
         return lambda train: self.keeper.emit(number, train)
@@ -147,9 +162,10 @@ class World:
         self.options = options
         self.sent = 0  # the client's last sequence
         self.acknowledged = 0
-        self.after = [0, 0]  # the reader's places
-        self.got: list[list[tuple[Any, ...]]] = [[], []]
-        self.repeats: list[list[tuple[Any, ...]]] = [[], []]
+        self.after = [0] * OUTPUTS  # the reader's places
+        self.got: list[list[tuple[Any, ...]]] = [[] for _ in range(OUTPUTS)]
+        self.repeats: list[list[tuple[Any, ...]]] = [[] for _ in range(OUTPUTS)]
+        self.ack_share = 0.5  # how often the reader acknowledges what it has read
         self.lives = 0
         self.life: Life | None = None
 
@@ -160,7 +176,7 @@ class World:
         self.life = Life(self.files, self.network, **self.options)
         self.lives += 1
         self.life.start()
-        for output in range(2):
+        for output in range(OUTPUTS):
             self.life.histories[output].subscribe("reader", self.after[output])
         standing = self.life.desk.greet(0, _Hello("client", 1))
         assert isinstance(standing, int)
@@ -250,7 +266,7 @@ class World:
                     rows = _plain(piece.train)
                     (self.repeats if piece.is_repeat else self.got)[output].extend(rows)
                     self.after[output] = piece.last
-            if self.rng.random() < 0.5:
+            if self.rng.random() < self.ack_share:
                 history.acknowledge("reader", self.after[output])
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -271,6 +287,7 @@ class World:
         numbers = list(range(self.acknowledged * self.batch))
         assert Counter(self.got[0]) == expected_totals(numbers)
         assert Counter(self.got[1]) == expected_pairs(numbers)
+        assert Counter(self.got[2]) == Counter(map(row, numbers))
         assert not any(self.repeats), "the replay was the same, so nothing is flagged"
 
 
@@ -287,7 +304,8 @@ def _plain(train: Train) -> list[tuple[Any, ...]]:
     data = train.to_pydict()
     if "window_start" in data:
         return list(zip(data["window_start"], data["k"], data["n"], data["s"], strict=True))
-    return list(zip(data["ts"], data["k"], data["a"], data["b"], strict=True))
+    columns = ("ts", "k", "a", "b") if "a" in data else ("ts", "k", "v")
+    return list(zip(*(data[name] for name in columns), strict=True))
 
 
 def run_script(world: World, batches: int, *, checkpoint_every: int = 10, read_every: int = 7) -> None:

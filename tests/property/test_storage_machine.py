@@ -1,0 +1,111 @@
+"""Publish, resend, commit, checkpoint, read, power cut, kill, bit rot, full disk: in any order, against plain Python."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.crash.crash_files import PowerCut
+from tests.crash.world import World
+
+BATCHES_AT_MOST = 40
+
+
+class StorageMachine(RuleBasedStateMachine):
+    """Every rule begins a new life when there is none; a power cut may come in any of them."""
+
+    @initialize(seed=st.integers(0, 2**16), batch=st.integers(1, 12))
+    def begin(self, seed: int, batch: int) -> None:
+        self.world = World(seed=seed, batch=batch)
+
+    def alive(self) -> World:
+        if self.world.life is None:
+            self.world.start()
+        return self.world
+
+    def guarded(self, deed: str, **arguments: int) -> None:
+        try:
+            getattr(self.alive(), deed)(**arguments)
+        except PowerCut:
+            self.world.cut()
+
+    @precondition(lambda self: self.world.sent < BATCHES_AT_MOST)
+    @rule()
+    def publish(self) -> None:
+        self.guarded("publish")
+
+    @precondition(lambda self: self.world.sent > 0 and self.world.life is not None)
+    @rule(back=st.integers(1, 4))
+    def resend(self, back: int) -> None:
+        self.guarded("publish", resend=back)
+
+    @rule()
+    def commit(self) -> None:
+        self.guarded("commit")
+
+    @rule()
+    def settle(self) -> None:
+        self.guarded("settle")
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.guarded("checkpoint")
+
+    @rule()
+    def read(self) -> None:
+        self.guarded("read")
+
+    @rule(deeds=st.integers(0, 40))
+    def power_fails_soon(self, deeds: int) -> None:
+        self.world.files.crash_before = len(self.world.files.deeds) + deeds
+
+    @rule()
+    def kill(self) -> None:
+        self.world.kill()
+
+    @precondition(lambda self: self.world.life is None)
+    @rule(bit=st.integers(0, 2**20))
+    def newest_checkpoint_rots(self, bit: int) -> None:
+        """Only where there is one before it: with both gone nothing is promised but a refusal."""
+        files = self.world.files
+        manifests = [n for n in files.list("checkpoint") if n.endswith(".json")]
+        if len(manifests) == 2:
+            name = f"checkpoint/{manifests[-1]}"
+            files.flip(name, bit % (8 * len(files.names[name].live)))
+
+    @rule(room=st.integers(0, 20_000))
+    def disk_fills(self, room: int) -> None:
+        files = self.world.files
+        files.capacity_bytes = sum(len(i.live) for i in files.names.values()) + room
+
+    @rule()
+    def disk_has_room(self) -> None:
+        self.world.files.capacity_bytes = 2**62
+        if self.world.life is not None:
+            self.world.life.keeper.committer.look()
+
+    @invariant()
+    def nothing_failed(self) -> None:
+        assert self.world.life is None or self.world.life.failure is None
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        self.world.files.capacity_bytes = 2**62
+        self.world.files.crash_before = None
+        try:
+            world = self.alive()
+            world.life.keeper.committer.look()  # type: ignore[union-attr]
+            world.finish()
+        finally:
+            if self.world.life is not None:
+                self.world.life.end()
+
+
+StorageMachine.TestCase.settings = settings(
+    max_examples=int(os.environ.get("AURORAD_MACHINES", "5")), stateful_step_count=30, deadline=None
+)
+TestStorageMachine = StorageMachine.TestCase
