@@ -1,22 +1,48 @@
-"""The boxes, found by being here: every module of this folder that defines a ``Box`` with a kind."""
+"""The boxes, found by being here: a kind is the name of its module, which defines a ``Box`` of that kind.
+
+A module is imported when its kind is first asked for: a network of filters does not wait for windows and joins to load.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from engine.boxes.base import Box
 
 
+class _Kinds(Mapping[str, type[Box]]):
+    def __init__(self) -> None:
+        self._names = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name != "base")
+
+    def __getitem__(self, kind: str) -> type[Box]:
+        if kind not in self._names:
+            raise KeyError(kind)
+        return _load(kind)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._names
+
+
 @cache
-def box_kinds() -> dict[str, type[Box]]:
+def _load(kind: str) -> type[Box]:
+    module = importlib.import_module(f"{__name__}.{kind}")
+    found = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Box) and "kind" in vars(c)]
+    boxes = [box for box in found if box.__module__ == module.__name__]
+    assert [box.kind for box in boxes] == [kind], f"engine/boxes/{kind}.py must define one box, of kind {kind}"
+    return boxes[0]
+
+
+@cache
+def box_kinds() -> Mapping[str, type[Box]]:
     """Every kind of box by its word in the network file."""
-    kinds: dict[str, type[Box]] = {}
-    for module_info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{module_info.name}")
-        for member in vars(module).values():
-            if inspect.isclass(member) and issubclass(member, Box) and "kind" in vars(member):
-                assert kinds.setdefault(member.kind, member) is member, f"two boxes of kind {member.kind}"
-    return dict(sorted(kinds.items()))
+    return _Kinds()

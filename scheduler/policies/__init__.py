@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from catalog.network import Network
 from scheduler.index import Index
@@ -26,6 +27,7 @@ from scheduler.state import SchedulerState
 
 Policy = Callable[[SchedulerState, int], Plan | None]
 MakeIndex = Callable[[SchedulerState], Index | None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +40,59 @@ class PolicyInfo:
     index: MakeIndex | None = None
 
 
+class _Lazy(Mapping[str, T]):
+    """By name, each made when it is asked for: a daemon imports the one policy that it runs."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+        self._names = sorted(info.name for info in pkgutil.iter_modules(__path__))
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+
 @cache
-def policy_infos() -> dict[str, PolicyInfo]:
+def _info(name: str) -> PolicyInfo:
+    module = importlib.import_module(f"{__name__}.{name}")
+    return PolicyInfo(
+        name,
+        getattr(module, name),
+        module.WHEN,
+        getattr(module, "NEEDS", ()),
+        getattr(module, "INSTEAD", ""),
+        getattr(module, "index", None),
+    )
+
+
+@cache
+def policy_infos() -> Mapping[str, PolicyInfo]:
     """Every policy by name, with what is known of it."""
-    found: dict[str, PolicyInfo] = {}
-    for module_info in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
-        name = module_info.name
-        module = importlib.import_module(f"{__name__}.{name}")
-        found[name] = PolicyInfo(
-            name,
-            getattr(module, name),
-            module.WHEN,
-            getattr(module, "NEEDS", ()),
-            getattr(module, "INSTEAD", ""),
-            getattr(module, "index", None),
-        )
-    return found
+    return _Lazy(_info)
 
 
 @cache
-def policies() -> dict[str, Policy]:
+def policies() -> Mapping[str, Policy]:
     """Every policy by name."""
-    return {name: info.decide for name, info in policy_infos().items()}
+    return _Lazy(lambda name: _info(name).decide)
 
 
 def make_index(policy: Policy) -> MakeIndex:
     """What makes the index of a policy; of a function that is none of ours (a test's), nothing."""
-    for info in policy_infos().values():
-        if info.decide is policy and info.index is not None:
-            return info.index
+    name = getattr(policy, "__name__", "")
+    info = policy_infos().get(name)
+    if info is not None and info.decide is policy and info.index is not None:
+        return info.index
     return lambda state: None
 
 
