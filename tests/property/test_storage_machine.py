@@ -1,4 +1,4 @@
-"""Publish, resend, commit, checkpoint, read, power cut, kill, bit rot, full disk: in any order, against plain Python."""
+"""Publish, resend, commit, checkpoint, read, power cut, kill, rot, full disk: in any order, against plain Python."""
 
 from __future__ import annotations
 
@@ -106,6 +106,6 @@ class StorageMachine(RuleBasedStateMachine):
 
 
 StorageMachine.TestCase.settings = settings(
-    max_examples=int(os.environ.get("AURORAD_MACHINES", "5")), stateful_step_count=30, deadline=None
+    max_examples=int(os.environ.get("AURORAD_MACHINES", "12")), stateful_step_count=30, deadline=None
 )
 TestStorageMachine = StorageMachine.TestCase
