@@ -4,7 +4,8 @@ This one file is both the daemon's own (shipped to the executors of its bulk job
 
 A connection carries one question: a line of JSON, answered by a line of JSON (``{"ok": ...}`` or ``{"error": ...}``).
 Where rows follow, in either direction, they come as frames: four bytes of length (big endian) and one whole Arrow IPC
-message, first the schema, then the record batches; a frame of no bytes ends them. An Arrow stream that is cut off reads
+message, first the schema, then the record batches; a frame of no bytes ends them, and a length of 2^32 - 1 says that an
+error follows. An Arrow stream that is cut off reads
 like one that has ended, so the end is never taken on trust: behind the last frame stands a line with the number of
 rows, and only the answer to that line means that they have arrived.
 """
@@ -24,6 +25,7 @@ CONNECT_SECONDS = 20.0
 BATCH_ROWS = 65_536
 BATCH_BYTES = 8 * 1024**2
 LINE_BYTES = 1024**2
+ERROR_FOLLOWS = 0xFFFFFFFF
 
 
 class WireError(Exception):
@@ -80,6 +82,8 @@ class Connection:
     def frames(self) -> Iterator[bytearray]:
         """What comes, until the empty frame."""
         while size := struct.unpack(">I", self._exactly(4))[0]:
+            if size == ERROR_FOLLOWS:
+                self.hear()
             yield self._exactly(size)
 
     def _exactly(self, size: int) -> bytearray:

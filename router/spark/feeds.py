@@ -35,7 +35,16 @@ class History(Protocol):
     def newest(self) -> int:
         """The number of the last tuple emitted, on disk or not."""
 
-    def subscribe(self, name: str, after: int) -> int: ...
+    @property
+    def readable(self) -> int:
+        """The number of the last tuple that is on disk."""
+
+    @property
+    def oldest(self) -> int:
+        """The number of the first tuple that is still there."""
+
+    def subscribe(self, name: str, after: int | None) -> int:
+        """The number behind which this name goes on: as it says, where it was, or, for a new one, here."""
 
     def acknowledge(self, name: str, number: int) -> None: ...
 

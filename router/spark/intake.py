@@ -58,7 +58,7 @@ class StreamIntake:
         self._ledger = ledger if ledger is not None else Ledger(None)
         self._numbered = numbered
         self._network = network
-        self._doors = Doors(admit, self._count)
+        self.doors = Doors(admit, self._count)
         self._may_enter = may_enter
         self._letters = letters
         self._now_ns = now_ns
@@ -113,7 +113,7 @@ class StreamIntake:
             for received, rows in self.batches(load.stream, peer):
                 good = self._enter(load, number, attempt, received, stopped)
                 load.close_batch(part, attempt, rows, good)
-                self._refuse(load.stream, peer, received)
+                self.refuse(load.stream, peer.name, received)
             rows = int(peer.hear()["rows"])
             self._settle(load, number, stopped)
             load.finish_part(part, attempt, rows)
@@ -129,7 +129,7 @@ class StreamIntake:
         for train in received.trains:
             fresh = train.slice(min(again, train.count), train.count)
             for piece in load.pacer.trains(fresh, stopped):
-                load.enter(number, attempt, piece, self._doors)
+                load.enter(number, attempt, piece, self.doors)
             good += train.count
             again -= train.count - fresh.count
         return good
@@ -143,9 +143,13 @@ class StreamIntake:
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
+    def decoder(self, stream: Stream) -> ArrowDecoder:
+        """Its strings go into the pool that all rows from Spark share."""
+        return ArrowDecoder(self._intakes[stream.number])
+
     def batches(self, stream: Stream, peer: Peer) -> Iterable[tuple[Received, int]]:
         """What comes, frame by frame, with how many rows each was. A schema that does not fit ends it."""
-        decoder = ArrowDecoder(self._intakes[stream.number])
+        decoder = self.decoder(stream)
         counts = self.counts[stream.number]
         for frame in peer.frames(self._batch_bytes):
             before = decoder.received
@@ -153,7 +157,7 @@ class StreamIntake:
             with counts.lock:
                 counts.received_bytes += len(frame)
             if received.fatal:
-                self._refuse(stream, peer, received)
+                self.refuse(stream, peer.name, received)
                 raise PortError(f"stream {stream.name}: {received.rejects[-1].message}")
             yield received, decoder.received - before
 
@@ -163,7 +167,7 @@ class StreamIntake:
             counts.received += tuples
             counts.duplicates += duplicates
 
-    def _refuse(self, stream: Stream, peer: Peer, received: Received) -> None:
+    def refuse(self, stream: Stream, sender: str, received: Received) -> None:
         """Count what was refused, once its batch is dealt with: an attempt that was cut off brings it again."""
         if not received.rejects:
             return
@@ -172,7 +176,7 @@ class StreamIntake:
             for reject in received.rejects:
                 counts.received += reject.tuples
                 counts.rejected[reject.reason] = counts.rejected.get(reject.reason, 0) + reject.tuples
-        self._letters(stream.name, peer.name, received.rejects)
+        self._letters(stream.name, sender, received.rejects)
 
 
 def find_stream(network: Network, name: str) -> Stream:

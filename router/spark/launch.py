@@ -140,7 +140,16 @@ def start_gateway(java: Java, settings: Mapping[str, str], scratch: Path) -> tup
     """The JVM, listening for py4j: its process, port and secret."""
     told = scratch / "gateway"
     told.unlink(missing_ok=True)
-    environ = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_CONNECT_MODE": "0"}
+    from pyspark.find_spark_home import _find_spark_home
+
+    environ = {
+        "SPARK_HOME": _find_spark_home(),  # without it Spark does not look for data sources in Python
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+        "SPARK_CONNECT_MODE": "0",
+    }
     if settings["spark.master"].startswith("local"):
         environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     jvm = subprocess.Popen(  # noqa: S603  our own command line

@@ -22,6 +22,7 @@ from catalog.readings import BulkReading, SinkReading, SparkReading
 from router.codecs.base import Reject
 from router.server import ListenError
 from router.spark.errors import SparkError
+from router.spark.exchange import Exchange
 from router.spark.feeds import History
 from router.spark.host import LOW_PRIORITY, SparkHost
 from router.spark.intake import StreamIntake
@@ -74,7 +75,16 @@ class SparkPipeline:
             ledger=Ledger(None if engine.data_dir is None else self._folder("jobs")),
             numbered=engine.numbered,
         )
-        handlers = {"push": self.intake.push, **RemoteJobs(self.intake).handlers}
+        self.exchange = Exchange(
+            network,
+            self.intake,
+            lambda: self._folder("exchange"),
+            engine.may_enter,
+            engine.now_ns,
+            numbered=engine.numbered,
+            history=engine.history,
+        )
+        handlers = {"push": self.intake.push, **RemoteJobs(self.intake).handlers, **self.exchange.handlers}
         self.port = SparkPort(handlers, token=config.token or "")
         self._jobs: list[_SourceJob] = []
         self.on_done: Callable[[], None] = lambda: None  # every source of the network file is at its end, or failed
@@ -125,7 +135,9 @@ class SparkPipeline:
             raise ListenError(f"spark: cannot listen on {at}: {error.strerror or error}") from error
 
     def start(self) -> None:
-        """The sources, each in a thread of its own."""
+        """The sources, each in a thread of its own; what was decided before a crash is finished first."""
+        if self._engine.data_dir is not None:
+            self.exchange.recover()
         for stream in self._network.streams:
             if isinstance(stream.source, SparkSource):
                 self._jobs.append(_SourceJob(self, stream, stream.source))
@@ -137,6 +149,7 @@ class SparkPipeline:
         for job in self._jobs:
             job.stop()
         self.intake.loads.stop()
+        self.exchange.stop()
 
     def flush(self, timeout_s: float) -> bool:
         """Commit what the sinks have. False when time ran out."""

@@ -30,6 +30,8 @@ DRAIN_SECONDS = 2.0
 DRAIN_BYTES = 1024**2
 CONNECTIONS = 256
 END_SECONDS = 5.0
+ERROR_FOLLOWS = 0xFFFFFFFF
+"""In place of a frame's length: what follows is a line that says why there is no frame."""
 
 
 class PortError(AuroraError):
@@ -46,6 +48,7 @@ class Peer:
     def __init__(self, sock: socket.socket, name: str) -> None:
         self.name = name
         self._sock = sock
+        self._sends_frames = False
         self._file: Any = sock.makefile("rb", 256 * 1024)
 
     def say(self, **answer: Any) -> None:
@@ -85,6 +88,7 @@ class Peer:
         return data
 
     def send_frame(self, data: Any) -> None:
+        self._sends_frames = True
         view = memoryview(data)
         try:
             self._sock.sendall(struct.pack(">I", view.nbytes))
@@ -95,6 +99,7 @@ class Peer:
 
     def send_end(self, rows: int) -> None:
         self.send_frame(b"")
+        self._sends_frames = False
         self.say(ok=True, rows=rows)
 
     def set_patience(self, seconds: float | None) -> None:
@@ -103,6 +108,8 @@ class Peer:
     def refuse(self, message: str) -> None:
         """Say why, and let the other side read it: closing at once would throw it away while it still sends."""
         try:
+            if self._sends_frames:
+                self._sock.sendall(struct.pack(">I", ERROR_FOLLOWS))
             self.say(error=message)
             self._sock.shutdown(socket.SHUT_WR)
             self._sock.settimeout(DRAIN_SECONDS)

@@ -1,0 +1,243 @@
+"""``format("aurorad")``: read the outputs and fill the streams of an aurorad from Spark. See README.md.
+
+Spark finds this package by its name (pyspark_...) and takes ``DefaultSource`` from it; ``spark.dataSource.register``
+works as well. Readers and writers are made anew in every process that needs one and keep nothing between calls: what
+they know they know from their options, and what a task has done travels in its commit message.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pyspark_aurorad.wire import Connection, read_batches, send_batches
+
+__all__ = ["AuroradSource", "DefaultSource", "offsets", "release"]
+
+
+class OptionError(ValueError):
+    """An option that is missing or makes no sense."""
+
+
+class Settings:
+    """The options of one load or save."""
+
+    def __init__(self, options: Any) -> None:
+        self._options = {str(key).lower(): str(value) for key, value in dict(options).items()}
+        self.address = self.need("address", "the daemon's Spark port, host:port")
+        self.token = self._options.get("token", "")
+
+    def get(self, key: str, default: str = "") -> str:
+        return self._options.get(key.lower(), default)
+
+    def need(self, key: str, what: str) -> str:
+        value = self.get(key)
+        if not value:
+            raise OptionError(f'format("aurorad") needs the option {key}: {what}')
+        return value
+
+    def number(self, key: str, default: int | None = None) -> int | None:
+        text = self.get(key)
+        if not text:
+            return default
+        try:
+            return int(text)
+        except ValueError:
+            raise OptionError(f"the option {key} is a number, not {text}") from None
+
+    def connect(self) -> Connection:
+        return Connection(self.address, self.token)
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        with self.connect() as connection:
+            return connection.ask(do, **arguments)
+
+
+class AuroradSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "aurorad"
+
+    def _settings(self) -> Settings:
+        return Settings(self.options)
+
+    def schema(self) -> str:
+        settings = self._settings()
+        output = settings.need("output", "which output to read")
+        fields = settings.ask("describe", output=output)["fields"]
+        return ", ".join(f"`{name}` {kind}" for name, kind, _ in fields)
+
+    def reader(self, schema: Any) -> AuroradReader:
+        return AuroradReader(self._settings())
+
+    def streamReader(self, schema: Any) -> AuroradStreamReader:  # noqa: N802  Spark's name
+        return AuroradStreamReader(self._settings())
+
+    def writer(self, schema: Any, overwrite: bool) -> AuroradWriter:
+        if overwrite:
+            raise OptionError('a stream cannot be overwritten: use mode("append")')
+        return AuroradWriter(self._settings())
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> AuroradStreamWriter:  # noqa: N802
+        return AuroradStreamWriter(self._settings())
+
+
+DefaultSource = AuroradSource
+
+
+def offsets(address: str, output: str, reader: str, token: str = "") -> dict[str, int]:
+    """Where a reader stands (``start``), and from where to where there are tuples (``oldest``, ``newest``)."""
+    with Connection(address, token) as connection:
+        answer = connection.ask("offsets", output=output, reader=reader)
+        return {key: int(answer[key]) for key in ("start", "oldest", "newest")}
+
+
+def release(address: str, output: str, reader: str, end: int, token: str = "") -> None:
+    """This reader is done with everything up to ``end``: its next batch goes on behind it."""
+    with Connection(address, token) as connection:
+        connection.ask("release", output=output, reader=reader, end=end)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Range(InputPartition):
+    """Tuples behind ``start``, up to and with ``end``."""
+
+    start: int
+    end: int
+
+
+class _Reading:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._output = settings.need("output", "which output to read")
+        self._reader = settings.need("reader", "a name; what it has not released is kept for it")
+        self._tasks = max(1, settings.number("partitions", 2) or 2)
+
+    def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        return self._settings.ask(do, output=self._output, reader=self._reader, **arguments)
+
+    def _split(self, start: int, end: int) -> list[Range]:
+        size = max(1, -(-(end - start) // self._tasks))
+        return [Range(at, min(at + size, end)) for at in range(start, end, size)]
+
+    def _batches(self, part: Any) -> Iterator[Any]:
+        with self._settings.connect() as connection:
+            connection.ask("read", output=self._output, reader=self._reader, start=part.start, end=part.end)
+            for batch in read_batches(connection):
+                nullable = pa.schema([field.with_nullable(True) for field in batch.schema])  # as Spark's schema is
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=nullable)
+
+
+class AuroradReader(_Reading, DataSourceReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        known = self._ask("offsets")
+        start = self._settings.number("from", known["start"])
+        end = min(self._settings.number("to", known["newest"]) or 0, known["newest"])
+        assert start is not None
+        return self._split(start, end) or [Range(start, start)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        return self._batches(partition)
+
+
+class AuroradStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    _last: int | None = None  # with Trigger.AvailableNow: no further than this
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._last = int(self._ask("offsets")["newest"])
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"tuples": self._ask("offsets")["start"]}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        newest = int(self._ask("offsets")["newest"]) if self._last is None else self._last
+        at = start["tuples"]
+        if isinstance(limit, ReadMaxRows):
+            newest = min(newest, at + limit.max_rows)
+        return {"tuples": max(at, newest)}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        rows = self._settings.number("maxRows")
+        return ReadMaxRows(rows) if rows else ReadAllAvailable()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return self._split(start["tuples"], end["tuples"])
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        return self._batches(partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        self._ask("release", end=end["tuples"])
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    name: str
+    rows: int
+
+
+class _Writing:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stream = settings.need("stream", "which stream to fill")
+
+    def _stage(self, batches: Iterator[Any]) -> Staged:
+        with self._settings.connect() as connection:
+            connection.ask("stage", stream=self._stream)
+            send_batches(connection, batches)
+            answer = connection.hear()
+            return Staged(answer["staged"], answer["rows"])
+
+    def _commit(self, messages: list[Any], query: str, batch: int) -> None:
+        names = [message.name for message in messages if message is not None and message.rows]
+        self._settings.ask("commit", stream=self._stream, query=query, batch=batch, staged=names)
+
+    def _abort(self, messages: list[Any]) -> None:
+        names = [message.name for message in messages if message is not None]
+        self._settings.ask("abort", stream=self._stream, staged=names)
+
+
+class AuroradWriter(_Writing, DataSourceArrowWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return self._stage(iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        self._commit(messages, f"write-{secrets.token_hex(8)}", 0)
+
+    def abort(self, messages: list[Any]) -> None:
+        self._abort(messages)
+
+
+class AuroradStreamWriter(_Writing, DataSourceStreamArrowWriter):
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._query = settings.get("query") or settings.need("checkpointLocation", "or query, a name for who writes")
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return self._stage(iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        self._commit(messages, self._query, batchId)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        self._abort(messages)

@@ -1,0 +1,1 @@
+../../../router/spark/aurorad_wire.py
