@@ -26,7 +26,7 @@ from router.spark.launch import Launched, first_line, launch
 
 REQUESTS_AT_ONCE = 64
 EXIT_JVM_DIED = 3
-WORK = ("plan", "stage", "unstage", "push", "cancel", "commit", "compact")  # functions of work.py
+WORK = ("plan", "stage", "unstage", "push", "cancel", "commit", "compact", "to_arrow", "plain_write")
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
@@ -102,7 +102,7 @@ class Driver:
         def handle(request: Request) -> Answer:
             import importlib
 
-            module = importlib.import_module("router.spark.work")
+            module = importlib.import_module("router.spark.work")  # late: it is of no use before there is a session
             answer: Answer = getattr(module, name)(self.session, request)
             return answer
 

@@ -118,7 +118,7 @@ class BulkJob:
     def _attempt(self) -> None:
         plan = self._plan
         if plan is None:
-            plan = self._host.call("plan", PLAN_SECONDS, source=self._source, fields=self._fields)
+            plan = self._host.call("plan", PLAN_SECONDS, job=self.name, source=self._source, fields=self._fields)
             if not self._target.begin(plan["fingerprint"], plan["partitions"], plan["rows"]):
                 self.was_done = True
                 return

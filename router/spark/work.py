@@ -11,13 +11,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from router.spark import commits, sources
+from router.spark.baselines import plain_write, to_arrow
 from router.spark.errors import SparkRefusedError
+
+__all__ = ["cancel", "commit", "plain_write", "plan", "push", "stage", "to_arrow", "unstage"]
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
 
 PART_BYTES = 128 * 1024**2
 _running: dict[str, str] = {}  # job: the group its Spark jobs run in
+_planned: dict[str, tuple[int, Any, sources.Plan]] = {}  # job: what was found when it was looked at
 _lock = threading.Lock()
 
 
@@ -25,11 +29,12 @@ def plan(session: Any, request: Request) -> Answer:
     """Look at the source without reading it: does it fit, into how many parts does it fall, how many rows are there."""
     parts = max(2, session.sparkContext.defaultParallelism)
     planned = sources.plan(_job_session(session, parts), request["source"], request["fields"])
-    print_ = sources.fingerprint(session, planned.frame, request["source"])
-    answer: Answer = {"stable": planned.is_stable, "parts": parts, "rows": 0, "fingerprint": print_, "partitions": 0}
+    found = sources.fingerprint(session, planned.frame, request["source"])
+    answer: Answer = {"stable": planned.is_stable, "parts": parts, "rows": 0, "fingerprint": found, "partitions": 0}
     if planned.is_stable:
         answer["rows"] = sources.count_rows(planned)
         answer["partitions"] = planned.frame._jdf.queryExecution().toRdd().getNumPartitions()
+        _planned[request["job"]] = (parts, request["source"], planned)
     return answer
 
 
@@ -61,8 +66,7 @@ def push(session: Any, request: Request) -> Answer:
     if request.get("file"):
         frame = _job_session(session, 1, PART_BYTES * 1024).read.parquet(request["file"]).coalesce(1)
     else:
-        job = _job_session(session, request["parts"])
-        planned = sources.plan(job, request["source"], request["fields"])
+        planned = _plan_again(session, request)
         now = sources.fingerprint(session, planned.frame, request["source"])
         if not planned.is_stable or now != request["fingerprint"]:
             raise SparkRefusedError("the input has changed while it was read")
@@ -81,6 +85,14 @@ def push(session: Any, request: Request) -> Answer:
     with _Group(session, name, "push"):
         brought = map_in_arrow(frame, bring, "partition bigint, rows bigint").collect()
     return {"partitions": {str(row.partition): row.rows for row in brought}}
+
+
+def _plan_again(session: Any, request: Request) -> sources.Plan:
+    """As it was looked at, when that was in this process; else anew."""
+    parts, source, planned = _planned.pop(request["job"], (0, None, None))
+    if planned is not None and (parts, source) == (request["parts"], request["source"]):
+        return planned
+    return sources.plan(_job_session(session, request["parts"]), request["source"], request["fields"])
 
 
 def map_in_arrow(frame: Any, function: Any, schema: str) -> Any:
