@@ -134,6 +134,14 @@ def join(
     _take("join", quick, as_json, lambda options: run(options, spark=spark))
 
 
+@bench.command()
+def spark(as_json: Json = False, quick: Quick = False) -> None:
+    """Files through Spark into the network and back, against plain Spark; and what a bulk job does to live outputs."""
+    from engine.bench.spark import run
+
+    _take("spark", quick, as_json, run)
+
+
 @bench.command(name="all")
 def every(as_json: Json = False, quick: Quick = False) -> None:
     """All of them, one after another."""
