@@ -26,16 +26,25 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovid
 RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seeds": (["tests/crash/test_world.py", "-k", "random"], {"AURORAD_CRASH_SEEDS": "2000"}),
     "points": (["tests/crash/test_world.py", "-k", "before_this_deed"], {"AURORAD_CRASH_POINTS": "1000000"}),
-    "machines": (["tests/property/test_storage_machine.py"], {"AURORAD_MACHINES": "1000", "HYPOTHESIS_PROFILE": "deep"}),
+    "machines": (
+        ["tests/property/test_storage_machine.py"],
+        {"AURORAD_MACHINES": "1000", "HYPOTHESIS_PROFILE": "deep"},
+    ),
 }
 
 
 def suite(name: str) -> dict[str, object]:
     tests, environment = RUNS[name]
     begun = time.monotonic()
-    done = subprocess.run([*PYTEST, *tests], env={**os.environ, **environment}, capture_output=True, text=True, check=False)
-    return {"run": name, "passed": done.returncode == 0, "says": done.stdout.strip().splitlines()[-1:],
-            "seconds": round(time.monotonic() - begun)}  # fmt: skip
+    done = subprocess.run(
+        [*PYTEST, *tests], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    return {
+        "run": name,
+        "passed": done.returncode == 0,
+        "says": done.stdout.strip().splitlines()[-1:],
+        "seconds": round(time.monotonic() - begun),
+    }
 
 
 def kills(cycles: int = 200) -> dict[str, object]:
@@ -52,8 +61,13 @@ def deeds(count: int = 60) -> dict[str, object]:
             verdict = Driver(Path(folder), seed=deed).run_dying(deed)
         if verdict["lost"] or verdict["repeats_unflagged"] or verdict["numbers_missing"]:
             failed.append(deed)
-    return {"run": "deeds", "passed": not failed, "deeds": count, "failed": failed,
-            "seconds": round(time.monotonic() - begun)}  # fmt: skip
+    return {
+        "run": "deeds",
+        "passed": not failed,
+        "deeds": count,
+        "failed": failed,
+        "seconds": round(time.monotonic() - begun),
+    }
 
 
 def main() -> None:
