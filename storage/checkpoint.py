@@ -29,7 +29,8 @@ KEPT = 2
 FOLDER = "checkpoint"
 _FOOT = struct.Struct("<4sIQ")  # magic, CRC, bytes before it
 _MAGIC = b"AuC1"
-_WRITE_BYTES = 4 * 1024**2
+_WRITE_BYTES = 1024**2
+"""Written and synced at a time: 100 MB handed to the disk at once would hold up every sync of the log behind them."""
 
 
 class CheckpointError(StorageError):
@@ -62,8 +63,10 @@ class Written(NamedTuple):
 class Checkpoints:
     """Owner: the thread that makes checkpoints; before it runs, the one that starts the daemon."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, pace: Callable[[], None] = lambda: None) -> None:
+        """``pace`` is called between two pieces of a large part: whoever shares the disk gets a turn."""
         self._files = files
+        self._pace = pace
         self._manifests: dict[int, dict[str, Any]] = {}  # the kept ones, by number
         self._next = 1
         self.passed_over: list[CheckpointError] = []  # bad ones, when it was opened
@@ -166,7 +169,10 @@ class Checkpoints:
         made.append(name)
         try:
             crc = 0
-            for chunk in _chunks(parts):
+            for n, chunk in enumerate(_chunks(parts)):
+                if n:
+                    self._sync(file)
+                    self._pace()
                 for part in chunk:
                     crc = crc32(part, crc)
                 file.append(chunk)
@@ -209,7 +215,7 @@ class Checkpoints:
 
 
 def _chunks(parts: Sequence[Bytes]) -> list[list[Bytes]]:
-    """A few megabytes each: a write of 100 MB at once would hold the disk from everyone else."""
+    """Pieces of at most ``_WRITE_BYTES``."""
     out: list[list[Bytes]] = [[]]
     size = 0
     for part in parts:

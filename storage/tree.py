@@ -73,7 +73,7 @@ def _to_json(data: Any, blobs: list[list[Bytes]]) -> Any:
     if kind is float:
         return data if math.isfinite(data) else {"$f": repr(data)}
     if kind is list:
-        return [_to_json(v, blobs) for v in data]
+        return data if _is_flat(data) else [_to_json(v, blobs) for v in data]
     if kind is tuple:
         return {"$t": [_to_json(v, blobs) for v in data]}
     if kind is dict:
@@ -94,6 +94,18 @@ def _to_json(data: Any, blobs: list[list[Bytes]]) -> Any:
     if kind is StringPool:
         return list(data.values)
     raise TreeError(f"a {kind.__name__} cannot be written")
+
+
+def _is_flat(data: list[Any]) -> bool:
+    """Numbers and texts that JSON can say as they are: a list of a million keys is not walked one by one."""
+    kinds = set(map(type, data))
+    if not kinds <= {int, float, str, bool, type(None)}:
+        return False
+    if int in kinds:
+        whole = [v for v in data if type(v) is int] if len(kinds) > 1 else data
+        if min(whole) < -(2**63) or max(whole) >= 2**63:
+            return False
+    return float not in kinds or all(map(math.isfinite, [v for v in data if type(v) is float]))
 
 
 def _array(data: np.ndarray[Any, Any], blobs: list[list[Bytes]]) -> Any:

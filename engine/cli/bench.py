@@ -135,6 +135,14 @@ def join(
 
 
 @bench.command()
+def durable(as_json: Json = False, quick: Quick = False) -> None:
+    """What keeping its word costs: log, acknowledgements, spilling, recovery, checkpoints; against the disk itself."""
+    from engine.bench.durable import run
+
+    _take("durable", quick, as_json, run)
+
+
+@bench.command()
 def spark(as_json: Json = False, quick: Quick = False) -> None:
     """Files through Spark into the network and back, against plain Spark; and what a bulk job does to live outputs."""
     from engine.bench.spark import run
@@ -150,3 +158,4 @@ def every(as_json: Json = False, quick: Quick = False) -> None:
     latency(10_000, as_json, quick)
     overhead(as_json, quick)
     startup(as_json, quick)
+    durable(as_json, quick)

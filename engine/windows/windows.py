@@ -107,7 +107,7 @@ class Windows(ABC):
 
     def snapshot(self) -> dict[str, Any]:
         tables = [(groups, groups.live_slots()) for groups in self.tables()]
-        numbers = np.unique(np.concatenate([groups.key.take(slots) for groups, slots in tables]))
+        numbers = distinct_numbers(np.concatenate([groups.key.take(slots) for groups, slots in tables]))
         saved = []
         for groups, slots in tables:
             data = groups.snapshot(slots)
@@ -142,3 +142,10 @@ class Windows(ABC):
 def take_rows(column: Vector, index: npt.NDArray[np.intp]) -> Vector:
     valid = None if column.valid is None else column.valid.take(index)
     return Vector(column.values.take(index), valid, column.pool)
+
+
+def distinct_numbers(numbers: Numbers) -> Numbers:
+    """Ascending, each once. By marks: numbers of keys are small, and np.unique takes a second for half a million."""
+    marks = np.zeros(int(numbers.max(initial=-1)) + 1, np.bool_)
+    marks[numbers] = True
+    return marks.nonzero()[0]
