@@ -111,14 +111,14 @@ class Store:
         """Move what has not been moved yet."""
         staging = self.path(META, "staging", entry["commit"])
         for file in entry["files"]:
-            source, final = self._below(staging, file["from"]), self._below(self.root, file["to"])
+            source, final = self.below(staging, file["from"]), self.below(self.root, file["to"])
             if self._files.exists(source):
                 self._files.mkdirs(final.getParent())
                 if not self._files.rename(source, final) and not self._files.exists(final):
                     raise SparkRefusedError(f"cannot move {source.toString()} to {final.toString()}")
         self._files.delete(staging, True)
 
-    def _below(self, parent: Any, name: str) -> Any:
+    def below(self, parent: Any, name: str) -> Any:
         """The Path of a name that may hold signs which a URI escapes."""
         path = self._jvm.org.apache.hadoop.fs.Path
         for part in name.split("/"):
@@ -153,7 +153,7 @@ class Store:
         self._files.delete(self.root, True)
 
     def delete(self, name: str) -> None:
-        self._files.delete(self._below(self.root, name), False)
+        self._files.delete(self.below(self.root, name), False)
 
     def _read(self, path: Any) -> str:
         stream = self._files.open(path)

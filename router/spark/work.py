@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from router.spark import commits, sources
+from router.spark import compact as compaction
 from router.spark.baselines import plain_write, to_arrow
 from router.spark.errors import SparkRefusedError
 
-__all__ = ["cancel", "commit", "plain_write", "plan", "push", "stage", "to_arrow", "unstage"]
+__all__ = ["cancel", "commit", "compact", "plain_write", "plan", "push", "stage", "to_arrow", "unstage"]
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
@@ -109,6 +110,11 @@ def map_in_arrow(frame: Any, function: Any, schema: str) -> Any:
 def commit(session: Any, request: Request) -> Answer:
     """A segment of an output into its sink, once."""
     return commits.commit(session.newSession(), request)
+
+
+def compact(session: Any, request: Request) -> Answer:
+    """Small files of a sink into large ones."""
+    return compaction.compact(session.newSession(), request)
 
 
 def cancel(session: Any, request: Request) -> Answer:

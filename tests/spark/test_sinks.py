@@ -18,6 +18,7 @@ import pytest
 from engine.daemon import Daemon
 from engine.load import load_network
 from router.spark.host import SparkHost
+from router.spark.jobs import fields_of
 from storage.train import Train
 from tests.e2e.daemon import TRADES, wait_for
 from tests.spark.conftest import make_host
@@ -164,6 +165,31 @@ def test_the_jvm_killed_again_and_again_commits_everything_once(tmp_path: Path) 
         assert prices(out) == [float(n) for n in range(sent)]
     finally:
         own.stop()
+
+
+@pytest.mark.parametrize("folders", [False, True])
+def test_small_files_are_joined_on_request(host: SparkHost, tmp_path: Path, folders: bool) -> None:
+    out = tmp_path / "out"
+    by = "[symbol]" if folders else "[]"
+    with sinking(network(f"{{spark: parquet, path: {out}, partition_by: {by}}}"), host) as daemon:
+        for start in range(0, 280, 70):
+            feed(daemon, start, 70)
+            assert daemon.engine.drain(30) and daemon.spark.flush(60)
+        glob = f"{out}/symbol=*/*.parquet" if folders else f"{out}/*.parquet"
+        read = f"select price, symbol, venue from read_parquet('{glob}', hive_partitioning = {folders}) order by price"
+        before = duckdb.sql(read).fetchall()
+        assert len(before) == 280
+        sink = daemon.spark.sinks[0]._sink
+        request = {
+            "sink": {"spark": "parquet", "path": str(out), "options": {}, "partition_by": sink.partition_by},
+            "fields": fields_of(daemon.network.outputs[0].schema), "small_bytes": 10**6,
+        }  # fmt: skip
+        done = host.call("compact", 60, **request)
+        assert (done["before"], done["after"]) == ((28, 7) if folders else (4, 1))
+        assert duckdb.sql(read).fetchall() == before
+        assert host.call("compact", 60, **request)["before"] == 0, "nothing is left to join"
+        feed(daemon, 280, 70)
+    assert len(duckdb.sql(read).fetchall()) == 350
 
 
 def test_a_target_that_cannot_be_written_is_tried_again_and_blocks_nobody(host: SparkHost, tmp_path: Path) -> None:

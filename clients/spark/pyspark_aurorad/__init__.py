@@ -7,6 +7,7 @@ they know they know from their options, and what a task has done travels in its 
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyspark_aurorad.wire import Connection, read_batches, send_batches
 
-__all__ = ["AuroradSource", "DefaultSource", "offsets", "release"]
+__all__ = ["AuroradSource", "DefaultSource", "offsets", "read_sink", "release"]
 
 
 class OptionError(ValueError):
@@ -110,6 +111,15 @@ def release(address: str, output: str, reader: str, end: int, token: str = "") -
     """This reader is done with everything up to ``end``: its next batch goes on behind it."""
     with Connection(address, token) as connection:
         connection.ask("release", output=output, reader=reader, end=end)
+
+
+def read_sink(spark: Any, path: str, format: str = "parquet", **options: str) -> Any:
+    """What an output's Spark sink has committed, by its manifests: whole commits, each row once, at any moment."""
+    texts = spark.read.option("wholetext", True).text(f"{path}/_aurorad/commits/*.json").collect()
+    entries = [json.loads(row.value) for row in texts]
+    gone = {name for entry in entries for name in entry.get("removes", ())}
+    files = [file["to"] for entry in entries for file in entry["files"] if file["to"] not in gone]
+    return spark.read.format(format).options(**options).option("basePath", path).load([f"{path}/{f}" for f in files])
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
