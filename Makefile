@@ -21,7 +21,7 @@ run: $(RUNTIME) ## the demo: a market under bursts, live in the terminal; Ctrl-C
 	@$(BIN)/aurorad demo
 
 test: check ## lint, types and every test: what CI runs
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
 
 check: $(DEV) ## lint and types
 	@$(BIN)/ruff check --quiet .
@@ -55,7 +55,8 @@ $(RUNTIME): pyproject.toml requirements.lock | $(BIN)/python
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV): requirements-dev.lock $(RUNTIME)
+$(DEV): requirements-dev.lock requirements-spark.lock $(RUNTIME)
 	@echo "installing the development tools into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --require-hashes -r requirements-spark.lock
 	@touch $@
