@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
+from scheduler.events import OutputBlocked, OutputFreed
 from tests.crash.crash_files import PowerCut
-from tests.crash.world import World, end_all, run_script
+from tests.crash.world import OUTPUTS, World, end_all, run_script
 
 SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "25"))
 POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "25"))
@@ -113,3 +114,23 @@ def run_until_cut(world: World, batches: int, rng: Random) -> None:
             world.checkpoint()
         else:
             world.read()
+
+
+def test_two_checkpoints_without_a_record_between_them_are_two() -> None:
+    """Trains wait, then they are processed; the log does not move. The second checkpoint must not keep them waiting."""
+    world = World()
+    world.start()
+    assert world.life is not None
+    for output in range(OUTPUTS):
+        world.life.engine.post(OutputBlocked(output))
+    for _ in range(3):
+        world.publish()
+        world.commit()
+    assert world.checkpoint()
+    for output in range(OUTPUTS):
+        world.life.engine.post(OutputFreed(output))
+    assert world.life.engine.drain(20)
+    assert world.checkpoint()
+    world.kill()
+    run_script(world, 8)
+    world.finish()
