@@ -1,6 +1,6 @@
 # One command equals CI: `make test`. Everything lives in .venv; the stamps make a second run cost nothing.
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format bench lock clean
+.PHONY: help install run test test-spark check format bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,20 +8,24 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 RUNTIME := $(VENV)/.runtime-stamp
 DEV := $(VENV)/.dev-stamp
+SPARK := $(VENV)/.spark-stamp
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --generate-hashes --no-header \
            --no-annotate pyproject.toml
 PACKAGES := catalog storage scheduler router qos_monitor load_shedder engine
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 install: $(RUNTIME) ## the daemon and what it needs, in .venv
 
 run: $(RUNTIME) ## the demo: a market under bursts, live in the terminal; Ctrl-C ends it
 	@$(BIN)/aurorad demo
 
-test: check ## lint, types and every test: what CI runs
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+test: check ## lint, types and every test that needs no Spark: what CI runs
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not spark"
+
+test-spark: $(SPARK) ## the tests that need Spark, which make test leaves out
+	@$(BIN)/python -m pytest -q -m spark
 
 check: $(DEV) ## lint and types
 	@$(BIN)/ruff check --quiet .
@@ -55,8 +59,12 @@ $(RUNTIME): pyproject.toml requirements.lock | $(BIN)/python
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV): requirements-dev.lock requirements-spark.lock $(RUNTIME)
+$(DEV): requirements-dev.lock $(RUNTIME)
 	@echo "installing the development tools into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(SPARK): requirements-spark.lock $(DEV)
+	@echo "installing Spark into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements-spark.lock
 	@touch $@
