@@ -69,7 +69,7 @@ class Cut:
 
     def _stamp(self, runtime: BoxRuntime) -> str:
         """Equal while the state cannot have changed. A box with time-outs may change without anything coming."""
-        moved: object = token_hex(6) if runtime.box.needs_clock else runtime.watermark_ns
+        moved: object = token_hex(6) if runtime.box.needs_clock else runtime.port_watermarks_ns
         return f"{self._life}:{runtime.calls}:{runtime.tuples_in}:{moved}"
 
     @property
