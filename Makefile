@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --fork-strategy f
 PACKAGES := catalog storage scheduler router qos_monitor load_shedder engine
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 install: $(RUNTIME) ## the daemon and what it needs, in .venv
 
