@@ -104,10 +104,14 @@ def log_against_none(format: str, options: Options, folder: Path) -> Iterator[Re
             log_rates.append((keeper.log.committed_bytes - before) / said["seconds"])
             return said["tuples_per_s"]
 
+        def disk() -> float:
+            disk_rates.append(sequential(folder, 64 * MIB))
+            return 0.0
+
         log_rates: list[float] = []
         rates = interleave(
             {
-                "disk": lambda: disk_rates.append(sequential(folder, 64 * MIB)) or 0.0,  # type: ignore[func-returns-value]
+                "disk": disk,
                 "off": lambda: send(off, format, "memory", BATCH_TUPLES, count, WINDOW)["tuples_per_s"],
                 "on": logged,
             },
