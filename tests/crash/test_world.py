@@ -12,8 +12,8 @@ from scheduler.events import OutputBlocked, OutputFreed
 from tests.crash.crash_files import PowerCut
 from tests.crash.world import OUTPUTS, World, end_all, run_script
 
-SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "25"))
-POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "25"))
+SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "15"))
+POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "15"))
 """How many; the long run (``tests/crash/long.py``) takes 2,000 seeds and every point."""
 
 

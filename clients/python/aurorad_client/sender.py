@@ -136,7 +136,7 @@ class Sender:
             self._acknowledge(int(said["_ack"]))
         elif "_refused" in said:
             # Nothing of it was taken: go back to what the server expects, after a moment.
-            self._refusal = f": {said['reason']}"
+            self._refusal = self._refusal or f": {said['reason']}"  # the first one says why; the rest follow from it
             self._sent = min(self._sent, int(said["expected"]) - 1)
             self._not_before = time.monotonic() + REFUSED_PAUSE_SECONDS
         elif "_error" in said:
