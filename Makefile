@@ -22,7 +22,7 @@ run: $(RUNTIME) ## the demo: a market under bursts, live in the terminal; Ctrl-C
 	@$(BIN)/aurorad demo
 
 test: check ## lint, types and every test that needs no Spark: what CI runs
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not spark"
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not spark and not quiet"
 
 test-spark: $(SPARK) ## the tests that need Spark, which make test leaves out
 	@$(BIN)/python -m pytest -q -m spark

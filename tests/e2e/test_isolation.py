@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.e2e.daemon import RunningDaemon, connect, free_ports, running, wait_for
 
@@ -65,6 +66,7 @@ def crowd(stack: ExitStack, daemon: RunningDaemon, source: int, dead_sink: int) 
     wait_for(lambda: daemon.output("flood")["dropped"] > 0, "the dead reader is too slow")
 
 
+@pytest.mark.quiet
 def test_the_others_p99_at_most_doubles(tmp_path: Path) -> None:
     http, source, sink, dead_sink = free_ports(4)
     with running(tmp_path, network(source, sink, dead_sink), http) as daemon, ExitStack() as stack:
