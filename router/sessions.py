@@ -117,7 +117,8 @@ class SourceSession:
             self._port.duplicates += batch.tuples
             self._acknowledge_again()
         elif verdict is Verdict.GAP:
-            self._refuse(batch, "the batches before it have not come")
+            # Where those before it were just refused, that is why; the word of it may still be on its way.
+            self._refuse(batch, self._desk.refusal or "the batches before it have not come")
         else:
             self._refuse(batch, f"the source is {verdict.value}")
             self._end("another client speaks for this source with a newer epoch")
