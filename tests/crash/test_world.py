@@ -10,7 +10,8 @@ import pytest
 
 from scheduler.events import OutputBlocked, OutputFreed
 from tests.crash.crash_files import PowerCut
-from tests.crash.world import OUTPUTS, World, end_all, run_script
+from tests.crash.world import NETWORK, OUTPUTS, World, end_all, run_script
+from tests.e2e.daemon import wait_for
 
 SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "15"))
 POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "15"))
@@ -133,4 +134,28 @@ def test_two_checkpoints_without_a_record_between_them_are_two() -> None:
     assert world.checkpoint()
     world.kill()
     run_script(world, 8)
+    world.finish()
+
+
+def test_queues_on_disk_survive_in_their_order() -> None:
+    """Nothing is taken while ten times the memory comes in; a checkpoint, a kill, and all of it comes out."""
+    world = World(batch=200, network=NETWORK.replace("time: ts,", "time: ts, overload: spill,"), memory_bytes=20_000)
+    world.start()
+    for life in range(3):
+        assert world.life is not None
+        storage = world.life.engine.storage
+        for output in range(OUTPUTS):
+            world.life.engine.post(OutputBlocked(output))
+        for _ in range(12):
+            world.publish()
+            world.commit()
+        wait_for(lambda storage=storage: storage.spill_bytes > 50_000, "trains are on disk")  # type: ignore[misc]
+        assert world.checkpoint()
+        if life == 1:
+            for _ in range(3):
+                world.publish()
+                world.commit()
+        world.kill()
+        world.start()
+    run_script(world, 40)
     world.finish()

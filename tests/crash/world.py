@@ -88,7 +88,7 @@ def end_all() -> None:
 class Life:
     """One life of the daemon, from its start to its power cut."""
 
-    def __init__(self, files: CrashFiles, network: str = NETWORK, **options: Any) -> None:
+    def __init__(self, files: CrashFiles, network: str = NETWORK, *, memory_bytes: int = 2**20, **options: Any) -> None:
         self.network = read_network(network, box_kinds())
         self.now_ns = BEGIN_NS
         self.outcomes: list[Outcome] = []
@@ -102,7 +102,7 @@ class Life:
             settings=SchedulerSettings(),
             stamps=event_time.stamps,
             spill=self.keeper.spill if any(s.overload == "spill" for s in self.network.streams) else None,
-            memory_bytes=options.get("memory_bytes", 2**20),
+            memory_bytes=memory_bytes,
         )
         self.keeper.attach(self.engine, self, event_time.clocks)
         self.desk = KeeperDesk(self.keeper, lambda stream, train: None)
