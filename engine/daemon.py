@@ -174,6 +174,8 @@ class Daemon:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._io_thread.join()
         self._loop.close()
+        if self.keeper is not None:
+            self.keeper.close()
         if self._temporary_spill is not None:
             self._temporary_spill.close()
         return drained
@@ -232,6 +234,8 @@ class Daemon:
         number = self.network.stream(stream).number
         self.watch_stream(number, train)
         if not self.engine.wait_for_room(timeout_s):
+            return False
+        if self.keeper is not None and not self.keeper.wait_for_room(timeout_s):
             return False
         self._enter(number, train)
         self.count_fed(number, train.count)

@@ -85,6 +85,9 @@ class Around(Protocol):
 
     def told(self, outcome: Outcome) -> None: ...
 
+    def notes(self) -> list[Note]:
+        """What should go into the log with the next group, and is worth no group of its own."""
+
     def full(self) -> None:
         """The disk has no room: whoever can make some should."""
 
@@ -240,6 +243,8 @@ class Committer:
                 emitted.append((item, self.log.append(OUTPUT, record)))
             elif isinstance(item, Note):
                 self.log.append(item.kind, pack(item.note))
+        for note in self._around.notes():
+            self.log.append(note.kind, pack(note.note))
         return emitted
 
     def _settle(self, group: list[Item], inputs: list[Joined], emitted: list[tuple[Emitted, int]], now_ns: int) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Lock, Thread
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Protocol
 
@@ -122,6 +122,7 @@ class Keeper:
         self.committer.on_room = self._room_again
         self._commits = CommitThread(self.committer, lambda error: self._around.failed(error))
         self._one_checkpoint = Lock()
+        self._room = Condition()
         self._stamps: dict[str, str] = {}
         self._wanted = Event()
         self._ended = Event()
@@ -255,7 +256,16 @@ class Keeper:
         self._wanted.set()  # a checkpoint lets go of the log before it
 
     def _room_again(self) -> None:
+        with self._room:
+            self._room.notify_all()
         self._around.room_again()
+
+    def wait_for_room(self, timeout_s: float | None = None) -> bool:
+        """Whether the log takes more, waiting for it that long."""
+        if self.has_room:
+            return True
+        with self._room:
+            return self._room.wait_for(lambda: self.has_room, timeout_s)
 
     # -- tuples out ---------------------------------------------------------------------------------------------------
 
@@ -281,9 +291,16 @@ class Keeper:
         return start
 
     def acknowledge(self, output: int, name: str, number: int) -> None:
-        outbox = self.outboxes[output]
-        outbox.acknowledge(name, number)
-        self.committer.submit(Note(NAMED, {"o": outbox.output.name, "name": name, "q": outbox.names.get(name, 0)}))
+        """Into the log with whatever comes next: what a crash forgets of it, the reader gets once more, flagged."""
+        self.outboxes[output].acknowledge(name, number)
+
+    def notes(self) -> list[Note]:
+        return [
+            Note(NAMED, {"o": outbox.output.name, "name": name, "q": number})
+            for outbox in self.outboxes
+            if outbox.names
+            for name, number in outbox.news().items()
+        ]
 
     def forget(self, output: int, name: str) -> None:
         self.outboxes[output].forget(name)
@@ -376,6 +393,9 @@ class Keeper:
         self._commits.stop()
         if checkpoint:
             self.checkpoint()
+
+    def close(self) -> None:
+        """When nobody reads a history any more."""
         self.log.close()
         self.spill.close()
         if self._lock is not None:

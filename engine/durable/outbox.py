@@ -52,6 +52,7 @@ class Outbox:
         self.next = 1  # the number of the next tuple
         self.readable = 0  # the highest number that is on disk
         self.names: dict[str, int] = {}  # the highest number that each has acknowledged
+        self.noted: dict[str, int] = {}  # what the log or a checkpoint knows of that
         self.sent: dict[str, int] = {}  # the highest number that each may have seen
         self.index: list[tuple[int, int]] = []  # (first number, position in the log), some of them, ascending
         self.repeats: list[tuple[int, int]] = []  # first and last number of what may be repeats
@@ -101,6 +102,16 @@ class Outbox:
     def forget(self, name: str) -> None:
         with self.lock:
             self.names.pop(name, None)
+            self.noted.pop(name, None)
+
+    def news(self) -> dict[str, int]:
+        """What was acknowledged since the last time."""
+        with self.lock:
+            if self.names == self.noted:
+                return {}
+            news = {name: number for name, number in self.names.items() if self.noted.get(name) != number}
+            self.noted = dict(self.names)
+            return news
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
