@@ -23,6 +23,7 @@ def test_costs_and_overheads_are_measured() -> None:
     assert overheads.step_ns > 0 and overheads.claim_ns > 0 and overheads.plan_ns + overheads.call_ns > 0
 
 
+@pytest.mark.quiet
 def test_both_are_run_on_the_same_arrivals() -> None:
     sketch = Sketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=1_000_000.0), QoS(deadline_ns=500_000_000))
