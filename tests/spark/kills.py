@@ -81,7 +81,7 @@ outputs:
 """
     good, done, jobs = True, 0, 0
     while done < kills:
-        host = SparkHost("local[2]", QUICK)
+        host = SparkHost("local[2]", QUICK, nice=0)
         daemon = Daemon(load_network(text, {}), spark=host)
         totals = [0, 0, 0.0]
 
@@ -128,7 +128,7 @@ outputs:
   archive: {{from: numbers, sink: {{spark: parquet, path: {out}, every: 300ms}}}}
   live_out: {{from: live}}
 """
-    host = SparkHost("local[2]", QUICK)
+    host = SparkHost("local[2]", QUICK, nice=0)
     daemon = Daemon(load_network(text, {}), spark=host)
     daemon.start()
     live, times, sent = Live(daemon), [], 0
