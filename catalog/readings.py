@@ -218,6 +218,11 @@ class BulkReading(NamedTuple):
     error: str = ""
     rows_total: int = 0  # of all jobs of the stream, this one included
 
+    @property
+    def left(self) -> bool:
+        """Whether it can be said how long it will take."""
+        return self.rows_expected > self.rows and self.rate_per_s > 0
+
 
 class SinkReading(NamedTuple):
     """A sink on Spark. Law: offered = committed + buffered + dropped."""

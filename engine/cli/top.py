@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+from engine.cli.top_spark import spark_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -93,8 +94,9 @@ def rows_left(stats: Stats, height: int) -> int:
 def draw(stats: Stats, boxes: int) -> RenderableType:
     """Header, outputs, and the boxes that matter most: where most waits, then who is busiest."""
     from rich.console import Group
+    from rich.text import Text
 
-    return Group(_header(stats), _outputs(stats), _boxes(stats, boxes))
+    return Group(_header(stats), *map(Text, spark_lines(stats)), _outputs(stats), _boxes(stats, boxes))
 
 
 def one_line(stats: Stats) -> str:
@@ -109,7 +111,7 @@ def one_line(stats: Stats) -> str:
             f"{o['name']} {count(o['rate_per_s'])}/s p50 {duration(latency['p50_ns'])} "
             f"p99 {duration(latency['p99_ns'])} utility {utility(o):.2f}"
         )
-    return " | ".join(parts)
+    return " | ".join([*parts, *spark_lines(stats)])
 
 
 def _header(stats: Stats) -> Text:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -64,11 +65,22 @@ class Driver:
             answer: Answer = {"id": request["id"], "ok": self._handlers[request["do"]](request)}
         except Exception as error:  # noqa: BLE001  whatever it is, whoever asked hears of it
             sys.stderr.write(f"{request['do']} failed: {str(error)[:20_000]}\n")
-            found = explain(error)
+            found = explain(error) if self._is_alive else SparkLostError("the JVM is gone")
             answer = {"id": request["id"], "error": str(found), "kind": found.kind}
         with self._lock:
             self._replies.write(json.dumps(answer).encode() + b"\n")
             self._replies.flush()
+
+    @property
+    def _is_alive(self) -> bool:
+        """Whether there is a JVM that the error can be about. One that was just killed is given a moment to be seen."""
+        if self._launched is None:
+            return True
+        try:
+            self._launched.jvm.wait(0.05)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     # -- what can be asked --------------------------------------------------------------------------------------------
 

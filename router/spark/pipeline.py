@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from catalog.config.models import SparkSink, SparkSource
@@ -87,6 +87,8 @@ class SparkPipeline:
         handlers = {"push": self.intake.push, **RemoteJobs(self.intake).handlers, **self.exchange.handlers}
         self.port = SparkPort(handlers, token=config.token or "")
         self._jobs: list[_SourceJob] = []
+        self._ended = Event()
+        self._progress = Thread(target=self._log_progress, name="aurorad-bulk-progress", daemon=True)
         self.on_done: Callable[[], None] = lambda: None  # every source of the network file is at its end, or failed
         self.sinks = {
             output.number: self._make_sink(output, output.sink)
@@ -143,11 +145,14 @@ class SparkPipeline:
                 self._jobs.append(_SourceJob(self, stream, stream.source))
         for job in self._jobs:
             job.thread.start()
+        if self._jobs:
+            self._progress.start()
 
     def stop_reading(self) -> None:
         """No bulk row enters any more."""
         for job in self._jobs:
             job.stop()
+        self._ended.set()
         self.intake.loads.stop()
         self.exchange.stop()
 
@@ -167,6 +172,8 @@ class SparkPipeline:
         for job in self._jobs:
             if job.thread.is_alive():
                 job.thread.join(STOP_SECONDS)
+        if self._progress.ident is not None:
+            self._progress.join(STOP_SECONDS)
         self._clear()
 
     def _clear(self) -> None:
@@ -187,6 +194,14 @@ class SparkPipeline:
     def failures(self) -> list[str]:
         """Why sources failed."""
         return [f"stream {job.stream.name}: {job.error}" for job in self._jobs if job.error]
+
+    def _log_progress(self) -> None:
+        """A line now and then, as long as there is something to tell."""
+        while not self._ended.wait(PROGRESS_SECONDS) and self.is_reading:
+            for b in self.bulk_readings():
+                if b.state == "reading":
+                    left = f", {(b.rows_expected - b.rows) / b.rate_per_s:.0f} s left" if b.left else ""
+                    log.info("stream %s: %s rows, %.0f/s%s", b.stream, f"{b.rows:,}", b.rate_per_s, left)
 
     def ended(self) -> None:
         """A source is at its end; called on its own thread, its last deed."""

@@ -1,0 +1,246 @@
+"""The parts of the Spark pipeline that need no Spark: pace, cursors, the book of batches, what top says."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catalog.network import Stream
+from catalog.readings import BulkReading, SinkReading
+from catalog.schema import Schema
+from engine.cli.top_spark import spark_lines
+from router.spark.compact import choose, live_files
+from router.spark.errors import SparkRefusedError
+from router.spark.exchange import Book
+from router.spark.launch import settings_for, with_retries
+from router.spark.ledger import Ledger
+from router.spark.loads import Doors, Load, Loads
+from router.spark.pace import TRAIN_ROWS, Pacer, StoppedError, parse_pace
+from storage.train import Train, constant_ns
+
+SCHEMA = Schema.of(ts="timestamp", n="bigint")
+STREAM = Stream(0, "s", SCHEMA, (), "ts", 0, "block", None)
+
+
+def train(times: list[int]) -> Train:
+    columns = (np.array(times, np.int64), np.arange(len(times), dtype=np.int64))
+    return Train(SCHEMA, columns, constant_ns(0, len(times)))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 10**18
+
+    def __call__(self) -> int:
+        self.ns += 1_000_000  # a millisecond a look: waiting is looking
+        return self.ns
+
+
+@pytest.mark.parametrize(("text", "speed"), [("as_fast", 0.0), ("realtime", 1.0), ("10x", 10.0), ("0.5x", 0.5)])
+def test_a_pace_is_a_speed(text: str, speed: float) -> None:
+    assert parse_pace(text) == speed
+
+
+@pytest.mark.parametrize("text", ["0x", "fast", "10", "x", "-1x", "1e3x", ""])
+def test_what_is_no_pace(text: str) -> None:
+    with pytest.raises(ValueError, match="as_fast"):
+        parse_pace(text)
+
+
+def test_rows_enter_in_short_trains_stamped_as_they_enter() -> None:
+    pacer = Pacer(lambda: True, Clock())
+    whole = train(list(range(2 * TRAIN_ROWS + 5)))
+    parts = list(pacer.trains(whole, threading.Event()))
+    assert [part.count for part in parts] == [TRAIN_ROWS, TRAIN_ROWS, 5]
+    stamps = [int(part.arrival_ns[0]) for part in parts]
+    assert stamps == sorted(stamps) and stamps[0] > 10**18
+    assert np.array_equal(np.concatenate([part.columns[1] for part in parts]), whole.columns[1])
+
+
+def test_a_pace_cuts_by_event_time_alone_and_never_early() -> None:
+    """The same trains however the clock runs, so that after a restart they have the same numbers."""
+    times = sorted(np.random.default_rng(1).integers(0, 2 * 10**9, 3_000).tolist())
+    cuts = []
+    for start in (0, 123_456_789):
+        clock = Clock()
+        clock.ns += start
+        pacer = Pacer(lambda: True, clock, speed=4.0, column=0)
+        parts = list(pacer.trains(train(times), threading.Event()))
+        cuts.append([part.count for part in parts])
+        begun = int(parts[0].arrival_ns[0])
+        for part in parts:
+            assert int(part.arrival_ns[0]) - begun >= (int(part.columns[0][0]) - times[0]) / 4 - 5_000_000
+    assert cuts[0] == cuts[1] and len(cuts[0]) > 10 and sum(cuts[0]) == 3_000
+
+
+def test_a_job_stands_back_until_it_is_told_to_stop() -> None:
+    room = [True, False]
+    stopped = threading.Event()
+    pacer = Pacer(lambda: room[0], Clock())
+    room[0] = False
+    threading.Timer(0.02, stopped.set).start()
+    with pytest.raises(StoppedError):
+        list(pacer.trains(train([1]), stopped))
+    assert pacer.yielded_ns > 0
+
+
+# -- cursors ----------------------------------------------------------------------------------------------------------
+
+
+def make_load(**options: object) -> Load:
+    return Load("job", STREAM, Pacer(lambda: True, Clock()), fingerprint="f", parts=2, rows=10, **options)  # type: ignore[arg-type]
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.received = 0
+        self.doors = Doors(self._admit, self._tally)
+
+    def _admit(self, _: int, train: Train) -> None:
+        self.rows += train.columns[1].tolist()
+
+    def _tally(self, _: int, tuples: int, duplicates: int) -> None:
+        self.received += tuples
+
+
+def test_a_part_that_was_cut_off_in_a_batch_goes_on_where_it_was() -> None:
+    load, taken = make_load(), Taken()
+    part = load.part(0)
+    first, _ = load.take_over(part)
+    load.enter(0, first, train([0, 1, 2]), taken.doors)
+    load.close_batch(part, first, 4, 3)  # one row of four was refused
+    load.enter(0, first, train([3]), taken.doors)  # ... and then it breaks off
+    assert (part.rows, part.ahead, load.rows) == (4, 1, 5)
+    second, _ = load.take_over(part)
+    with pytest.raises(StoppedError):
+        load.enter(0, first, train([9]), taken.doors)  # the first attempt lives on somewhere
+    assert taken.received == 4
+    load.enter(0, second, train([4]), taken.doors)
+    load.close_batch(part, second, 2, 2)
+    with pytest.raises(SparkRefusedError, match="6 rows came of the 7"):
+        load.finish_part(part, second, 7)
+    load.finish_part(part, second, 6)
+    assert part.ahead == 0 and load.parts_done == 1
+
+
+class Log:
+    """Numbered trains, some of which it has, and a disk that was full once."""
+
+    def __init__(self) -> None:
+        self.has: dict[str, int] = {}
+
+    def submit(self, stream: int, train: Train, source: str, epoch: int, sequence: int) -> bool | None:
+        last = self.has.get(source, 0)
+        if sequence <= last:
+            return False
+        if sequence > last + 1:
+            return None
+        self.has[source] = sequence
+        return True
+
+    def committed(self, stream: int, source: str, epoch: int) -> int:
+        return self.has.get(source, 0)
+
+
+def test_numbered_trains_are_taken_once_and_from_the_start_after_a_gap() -> None:
+    log, taken = Log(), Taken()
+    load = make_load(numbered=log, epoch=7)
+    attempt, _ = load.take_over(load.part(3))
+    for value in range(4):
+        load.enter(3, attempt, train([value]), taken.doors)
+    assert load.is_on_disk(3, load.part(3))
+    log.has["spark/job/3"] = 2  # the group with the others could not be written
+    with pytest.raises(SparkRefusedError, match="come again"):
+        load.enter(3, attempt, train([4]), taken.doors)
+    assert (load.part(3).rows, load.part(3).sequence) == (0, 0)
+    attempt, _ = load.take_over(load.part(3))
+    for value in range(5):
+        load.enter(3, attempt, train([value]), taken.doors)
+    assert log.has["spark/job/3"] == 5 and load.part(3).ahead == 5
+
+
+def test_jobs_go_on_under_their_name_and_only_with_their_input() -> None:
+    loads = Loads()
+    load = loads.begin(make_load())
+    assert loads.begin(make_load()) is load and load.attempts == 2
+    other = make_load()
+    other.fingerprint = "g"
+    with pytest.raises(SparkRefusedError, match="its input has changed"):
+        loads.begin(other)
+    load.end()
+    with pytest.raises(SparkRefusedError, match="is done"):
+        loads.begin(make_load())
+    with pytest.raises(SparkRefusedError, match="there is no job x"):
+        loads.get("x")
+
+
+def test_the_ledger_knows_a_job_again(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    first = ledger.begin("a/b", "print", 100)
+    assert (first.epoch, first.is_done) == (100, False)
+    assert Ledger(tmp_path).begin("a/b", "print", 200) == first, "after a restart it goes on in its epoch"
+    ledger.done("a/b")
+    assert Ledger(tmp_path).begin("a/b", "print", 300).is_done
+    again = ledger.begin("a/b", "other", 50)
+    assert again.epoch > first.epoch and not again.is_done, "another input: a higher epoch, whatever the clock says"
+    assert ledger.begin("c", "", 10) != ledger.begin("c", "", 20), "what has no fingerprint is never the same"
+    assert Ledger(None).begin("a", "print", 5).epoch == 5
+
+
+def test_the_book_stands_by_what_was_decided(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    for name in ("a", "b", "c"):
+        book.staged(name).write_bytes(b"rows")
+    entry = book.decide("q", 3, "s", ["a", "b"], 100)
+    again = Book(tmp_path)  # after a crash: what was staged and never committed is gone
+    assert again.pending() == [entry] and not again.staged("c").exists() and again.staged("a").exists()
+    assert again.decide("q", 3, "s", ["c"], 200) == entry, "the batch consists of what it consisted of"
+    again.done(entry)
+    assert again.last("q") == 3 and not again.pending()
+    assert Book(tmp_path).last("q") == 3
+    with pytest.raises(SparkRefusedError, match="not the name"):
+        book.staged("../x")
+
+
+# -- small things -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [("local", "local[1,4]"), ("local[*]", "local[*,4]"), ("local[2]", "local[2,4]"), ("local[2,1]", "local[2,1]"),
+     ("spark://a:7077", "spark://a:7077"), ("yarn", "yarn")],
+)  # fmt: skip
+def test_a_local_master_retries_its_tasks(given: str, used: str) -> None:
+    assert with_retries(given) == used
+
+
+def test_the_user_has_the_last_word_on_settings(tmp_path: Path) -> None:
+    settings = settings_for("local[2]", {"spark.sql.shuffle.partitions": "7"}, tmp_path)
+    assert settings["spark.sql.shuffle.partitions"] == "7" and settings["spark.ui.enabled"] == "false"
+    assert "spark.ui.enabled" not in settings_for("spark://a:1", {}, tmp_path)
+
+
+def test_only_small_files_with_company_are_joined() -> None:
+    entries = [
+        {"files": [{"to": "a", "bytes": 1}, {"to": "x=1/b", "bytes": 1}]},
+        {"files": [{"to": "c", "bytes": 1}, {"to": "d", "bytes": 99}]},
+        {"files": [{"to": "e", "bytes": 2}], "removes": ["a"]},
+    ]
+    assert {f["to"] for f in live_files(entries)} == {"x=1/b", "c", "d", "e"}
+    assert {folder: [f["to"] for f in group] for folder, group in choose(live_files(entries), 10).items()} == {
+        "": ["c", "e"]
+    }
+
+
+def test_top_says_how_far_it_is() -> None:
+    reading = BulkReading("trades", "j", "reading", 1_200_000, 5_000_000, rate_per_s=800_000.0)
+    sink = SinkReading("archive", "retrying", committed=5, buffered=7, commits=1, error="disk full")
+    assert spark_lines({"bulk": [reading._asdict()], "sinks": [sink._asdict()]}) == [
+        "bulk trades: 1,200,000 of 5,000,000 rows (24%), 800,000/s, 5 s left",
+        "sink archive: 5 tuples in 1 commits, 7 wait, retrying, disk full",
+    ]
+    assert spark_lines({}) == []
