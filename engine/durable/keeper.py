@@ -145,6 +145,13 @@ class Keeper:
         """Put back what the newest good checkpoint holds. StorageError when the folder cannot be trusted."""
         if self._is_real:
             self._lock = FolderLock(self.root)
+        try:
+            self._open()
+        except StorageError:
+            self.close()
+            raise
+
+    def _open(self) -> None:
         found = self.checkpoints.open()
         for error in self.checkpoints.passed_over:
             log.warning("a bad checkpoint was passed over: %s", error)
