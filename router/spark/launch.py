@@ -118,7 +118,8 @@ def java_command(java: Java, settings: Mapping[str, str], scratch: Path) -> list
     classpath = [str(home / "conf"), str(home / "jars" / "*")]
     classpath += [folder for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if (folder := os.environ.get(name))]
     command = [str(java.path), "-cp", os.pathsep.join(classpath), f"-Xmx{settings.get('spark.driver.memory', HEAP)}"]
-    command += ["-XX:+IgnoreUnrecognizedVMOptions"]
+    # Out of memory a JVM limps on and answers wrongly late; one that ends is started again.
+    command += ["-XX:+IgnoreUnrecognizedVMOptions", "-XX:+ExitOnOutOfMemoryError"]
     if VECTOR in java.modules or not java.modules:
         command.append(f"--add-modules={VECTOR}")
     command += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]

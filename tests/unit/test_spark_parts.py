@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -234,6 +236,13 @@ def test_only_small_files_with_company_are_joined() -> None:
     assert {folder: [f["to"] for f in group] for folder, group in choose(live_files(entries), 10).items()} == {
         "": ["c", "e"]
     }
+
+
+def test_a_daemon_knows_nothing_of_pyspark() -> None:
+    """A network of sockets never pays for it, and one with Spark has it in another process."""
+    program = "import sys, engine.service, router.spark.pipeline\nassert 'pyspark' not in sys.modules\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_top_says_how_far_it_is() -> None:
