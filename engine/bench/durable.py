@@ -29,6 +29,7 @@ from engine.daemon import Daemon
 from engine.load import load_network
 from engine.tuning import tune_process
 from storage.checkpoint import KEPT
+from storage.encode import encode_train
 from storage.files import RealFiles
 from storage.log import Log
 from storage.spill import SpillFiles
@@ -145,9 +146,7 @@ def raw_log(options: Options, folder: Path) -> Result:
     trains = workload.trains(4, BATCH_TUPLES)
 
     def logged() -> float:
-        from storage.encode import encode_train
-
-        log = Log(RealFiles(str(folder / "raw")))
+        log = Log(RealFiles(tempfile.mkdtemp(dir=folder)))
         log.open()
         begun = time.perf_counter()
         before = log.committed_bytes
@@ -156,7 +155,6 @@ def raw_log(options: Options, folder: Path) -> Result:
                 log.append(1, encode_train(trains[log.commits % 4]))
             log.commit()
         rate = (log.committed_bytes - before) / (time.perf_counter() - begun)
-        log.prune(log.durable)
         log.close()
         return rate
 
