@@ -45,6 +45,7 @@ class BoundOutput:
 def assemble(
     file: NetworkFile,
     schemas: Mapping[tuple[str, int], Schema],
+    times: Mapping[tuple[str, int], str | None],
     bound: Sequence[Bound],
     outputs: Sequence[BoundOutput],
     version: int,
@@ -52,7 +53,7 @@ def assemble(
     """``bound`` is in topological order; a box's place in it is its number."""
     streams = {name: i for i, name in enumerate(file.streams)}
     boxes = {b.draft.name: i for i, b in enumerate(bound)}
-    arcs = _arcs(streams, boxes, bound, outputs)
+    arcs = _arcs(streams, boxes, bound, outputs, times)
     leaving: dict[PortRef, list[int]] = {}
     for arc in arcs:
         leaving.setdefault(arc.source, []).append(arc.number)
@@ -93,7 +94,11 @@ def assemble(
 
 
 def _arcs(
-    streams: Mapping[str, int], boxes: Mapping[str, int], bound: Sequence[Bound], outputs: Sequence[BoundOutput]
+    streams: Mapping[str, int],
+    boxes: Mapping[str, int],
+    bound: Sequence[Bound],
+    outputs: Sequence[BoundOutput],
+    times: Mapping[tuple[str, int], str | None],
 ) -> list[Arc]:
     def ref(origin: Origin) -> PortRef:
         if origin.is_stream:
@@ -104,14 +109,20 @@ def _arcs(
         port = "" if origin.is_stream else bound[boxes[origin.name]].draft.ports[origin.port]
         return f"{origin.name}.{port}" if port else origin.name
 
+    def time(origin: Origin) -> str | None:
+        return times[origin.name, origin.port]
+
     arcs: list[Arc] = []
     for i, b in enumerate(bound):
         for port, origin in enumerate(b.origins):
             head = f"{b.draft.name}.{port}" if len(b.origins) > 1 else b.draft.name
             name = f"{tail(origin)}->{head}"
-            arcs.append(Arc(len(arcs), name, ref(origin), b.in_schemas[port], box=i, port=port))
+            arcs.append(
+                Arc(len(arcs), name, ref(origin), b.in_schemas[port], box=i, port=port, time_field=time(origin))
+            )
     for i, o in enumerate(outputs):
-        arcs.append(Arc(len(arcs), f"{tail(o.origin)}->{o.name}", ref(o.origin), o.schema, output=i))
+        name = f"{tail(o.origin)}->{o.name}"
+        arcs.append(Arc(len(arcs), name, ref(o.origin), o.schema, output=i, time_field=time(o.origin)))
     return arcs
 
 

@@ -92,7 +92,7 @@ class _Builder:
         if len(warnings) < len(self.problems):
             found = sorted(dict.fromkeys(self.problems), key=lambda p: (p.line, p.column, p.place))
             raise NetworkError(found, self.document.source, self.document.text)
-        network = assemble(self.file, self.schemas, bound, outputs, version)
+        network = assemble(self.file, self.schemas, self.times, bound, outputs, version)
         self.check_fit(network, policy_fits)
         warnings += find_dead_ends(network, self.document)
         return replace(network, warnings=tuple(sorted(warnings, key=lambda p: (p.line, p.column))))

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from catalog.qos import QoS
 from catalog.schema import Schema
+from catalog.shed import UnderLoss
 
 
 class Box(Protocol):
@@ -40,6 +41,12 @@ class Box(Protocol):
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         """The event-time field of each output port."""
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        """What comes out when a part of the input is missing: see ``catalog/shed.py``."""
+
+    def keeps(self, field: str) -> bool:
+        """Whether tuples leave with this field as it came in."""
 
 
 Kinds = Mapping[str, type[Box]]
@@ -81,6 +88,7 @@ class Arc:
     port: int = 0  # ... and its input port
     output: int | None = None
     timed: bool = False  # leads to a box that needs event time: watermarks travel on it
+    time_field: str | None = None  # of its tuples; None: they go by their arrival; "": a box above dropped it
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,18 @@ from typing import Literal
 
 Manner = Literal["random", "semantic", "windows"]
 
+UnderLoss = Literal["subset", "approximate", "wrong"] | int
+"""What a box gives when a part of its input is missing (``Box.under_loss``): a part of its answer; whole windows of so
+many ns are right when none of their tuples is missing; an answer that says which share it saw; or something wrong."""
+
+Reason = Literal["shed", "semantic", "window", "expired", "overflow"]
+REASONS: tuple[Reason, ...] = ("shed", "semantic", "window", "expired", "overflow")
+"""Why a tuple was dropped on an arc: by a plan, at random, by value or with its window; its deadline was out of reach;
+or memory ran out before a plan came."""
+
+UNINTENDED: frozenset[Reason] = frozenset({"overflow"})
+"""What nobody decided: the reasons that a healthy daemon shows none of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

@@ -57,6 +57,7 @@ from pydantic import model_validator
 from catalog.config.units import Duration, PositiveDuration
 from catalog.errors import BindError, ExpressionError
 from catalog.schema import Field, Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally
 from engine.expressions import Scope
 from engine.expressions.aggregates import AggregatedExpression, split_aggregates
@@ -71,6 +72,7 @@ from storage.train import NO_WATERMARK, Train
 Times = npt.NDArray[np.int64]
 RESULT, LATE = 0, 1
 MAX_WINDOW_PANES = 1_000_000
+SPAN_WINDOWS = 4
 
 
 class WindowParameters(BoxParameters):
@@ -185,6 +187,19 @@ class Aggregate(Box):
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return (self._time_out, times[0])
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        """Whole windows of a grid can be left out; a session or a window by count cannot be told from its tuples."""
+        window = self.parameters.window
+        if window.sliding is not None:
+            # A tuple is in many windows, and those that begin near the edge of the span keep tuples of it: of a span
+            # of four windows three quarters are saved. Longer ones would save more and be silent for longer.
+            return SPAN_WINDOWS * int(window.sliding)
+        return "wrong" if window.tumbling is None else int(window.tumbling)
+
+    def reach_ns(self) -> tuple[int, int]:
+        window = self.parameters.window
+        return int(window.tumbling or window.sliding or 0), 0
 
     # -- state -------------------------------------------------------------------------------------------------------
 

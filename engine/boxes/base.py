@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.errors import BindError, ExpressionError
 from catalog.schema import Schema, Type
+from catalog.shed import UnderLoss
 from engine.expressions import Expression, compile_expression
 from storage.train import Train
 
@@ -81,6 +82,23 @@ class Box(ABC):
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         """The event-time field of each output port. By default the first input's, which row-wise boxes keep."""
         return (times[0],) * len(self.ports(self.parameters))
+
+    # -- when tuples are missing ---------------------------------------------------------------------------------------
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        """What comes out when a part of what should come in by this port was dropped. After ``bind``.
+
+        A box that does not say so gives something wrong: nothing is dropped before it.
+        """
+        return "wrong"
+
+    def keeps(self, field: str) -> bool:
+        """Whether every tuple that comes out has this field as it came in: its value can be judged before the box."""
+        return False
+
+    def reach_ns(self) -> tuple[int, int]:
+        """A result of event time t is made of tuples from so far before t to so far after it."""
+        return 0, 0
 
     def new_state(self) -> Any:
         """What the box remembers between trains; None for a box that remembers nothing."""

@@ -25,6 +25,7 @@ from pydantic import BeforeValidator
 from catalog.config.units import parse_duration_ns
 from catalog.errors import BindError
 from catalog.schema import Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import Box, BoxParameters, Emit, Tally
 from engine.joins.by import field_of, vector_at
 from engine.joins.index import Chunk, Column, TimeIndex, clamped, shifted
@@ -89,6 +90,12 @@ class Bsort(Box):
         self._time = None if times[0] is None else schema.index(times[0])
         self._is_by_time = self._by == self._time
         return inputs
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset"
+
+    def keeps(self, field: str) -> bool:
+        return True
 
     def new_state(self) -> BsortState:
         return BsortState(self._schema)

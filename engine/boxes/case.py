@@ -15,6 +15,7 @@ from pydantic import Field as Parameter
 
 from catalog.errors import BindError
 from catalog.schema import Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import Box, BoxParameters, Emit, Tally, compile_parameter
 from engine.expressions import Scope, share
 from storage.train import Train
@@ -42,6 +43,12 @@ class Case(Box):
         self.predicates = [compile_parameter(t, inputs[0], ("when", n), Type.BOOLEAN) for n, t in p.when.items()]
         share(self.predicates)
         return (inputs[0],) * len(self.ports(p))
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset"
+
+    def keeps(self, field: str) -> bool:
+        return True
 
     def run(self, state: Any, port: int, train: Train, emit: Emit, tally: Tally) -> None:
         scope = Scope(train)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from catalog.schema import Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import Box, BoxParameters, Emit, Tally, compile_parameter
 from engine.expressions import Scope, share
 from storage.train import Train
@@ -29,6 +30,12 @@ class Filter(Box):
         self.predicate = compile_parameter(self.parameters.where, inputs[0], ("where",), Type.BOOLEAN)
         share([self.predicate])
         return inputs
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset"
+
+    def keeps(self, field: str) -> bool:
+        return True
 
     def run(self, state: Any, port: int, train: Train, emit: Emit, tally: Tally) -> None:
         scope = Scope(train)

@@ -29,6 +29,7 @@ from pydantic import Field as Parameter
 
 from catalog.errors import BindError
 from catalog.schema import Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally
 from engine.joins.index import Chunk, Column, Needles, clamped, shifted
 from engine.joins.keys import KeyTable
@@ -116,6 +117,16 @@ class Join(Box):
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return (self._time,)
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        """A pair needs both. But what has no partner, or has another one, because it was dropped is wrong."""
+        asof_partner = self.parameters.asof and port == 1
+        return "wrong" if asof_partner or self._outer[1 - port] else "subset"
+
+    def reach_ns(self) -> tuple[int, int]:
+        """Whichever of the two gives the time, the other is within the band of it."""
+        widest_ns = max(self._band.before_ns, self._band.after_ns)
+        return widest_ns, widest_ns
 
     def out_watermark_ns(self, state: JoinState, watermark_ns: int) -> int:
         return clamped(watermark_ns - self._delay_ns)

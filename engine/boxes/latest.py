@@ -18,6 +18,7 @@ import numpy as np
 
 from catalog.config.units import PositiveDuration
 from catalog.schema import Schema
+from catalog.shed import UnderLoss
 from engine.boxes.base import Box, BoxParameters, Emit, Tally
 from engine.joins.by import LastTimes, fields_of
 from engine.joins.index import Column
@@ -84,6 +85,12 @@ class Latest(Box):
             compared = fields_of(schema, p.changes, "changes")
         self._compared = schema.select(schema.names[i] for i in compared)
         return inputs
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "wrong"  # what changed is judged by the tuple before
+
+    def keeps(self, field: str) -> bool:
+        return True
 
     def new_state(self) -> LatestState:
         return LatestState(LastTimes(self._schema, self._by, self.parameters.forget), self._compared)

@@ -14,6 +14,7 @@ from pydantic import Field as Parameter
 from pydantic import model_validator
 
 from catalog.schema import Field, Schema
+from catalog.shed import UnderLoss
 from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally, compile_parameter
 from engine.expressions import Expression, Scope, share
 from storage.train import Train, tidy_valid
@@ -53,6 +54,12 @@ class Map(Box):
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return (None if times[0] is None else self._name_after.get(times[0], LOST_TIME),)
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset"
+
+    def keeps(self, field: str) -> bool:
+        return self._name_after.get(field) == field
 
     def apply(self, scope: Scope, train: Train) -> Train:
         """The mapped train; also what a fused chain calls."""

@@ -34,6 +34,7 @@ from pydantic import Field as Parameter
 
 from catalog.errors import BindError
 from catalog.schema import Field, Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally
 from storage.strings import StringInterner, StringPool
 from storage.train import Array, Mask, Train, tidy_valid
@@ -90,6 +91,9 @@ class Python(Box):
             raise BindError(
                 f"the time of a tuple is a timestamp that is not NULL, {self._schema[time]} is not", ("time",)
             )
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset"
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         """What a function does to time nobody knows: the user says which field has it, and that it is not lowered."""

@@ -27,6 +27,7 @@ from pydantic import Field as Parameter
 
 from catalog.errors import BindError
 from catalog.schema import Field, Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import Box, BoxParameters, Emit, Tally
 from engine.expressions import Vector
 from engine.joins.by import fields_of
@@ -87,6 +88,12 @@ class Resample(Box):
         )
         self._out = Schema((*left.fields, *(self._field(left, right[name], i) for i, name in enumerate(p.fields))))
         return (self._out,)
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset" if port == 0 else "wrong"  # each left tuple comes out by itself, the right ones make its values
+
+    def reach_ns(self) -> tuple[int, int]:
+        return self._band.before_ns, self._band.after_ns
 
     def _field(self, left: Schema, field: Field, i: int) -> Field:
         name = f"r_{field.name}" if field.name in left else field.name

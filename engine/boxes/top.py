@@ -24,6 +24,7 @@ from pydantic import model_validator
 from catalog.config.units import PositiveDuration
 from catalog.errors import BindError
 from catalog.schema import Field, Schema, Type
+from catalog.shed import UnderLoss
 from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally, compile_parameter
 from engine.expressions import Scope
 from engine.joins.by import fields_of, vector_at
@@ -111,6 +112,13 @@ class Top(Box):
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return (times[0] if self._size_ns is not None else LOST_TIME,)
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "wrong" if self._size_ns is None else self._size_ns
+
+    def reach_ns(self) -> tuple[int, int]:
+        """A tuple is among the first or not because of any other one of its window."""
+        return (self._size_ns or 0,) * 2
 
     def out_watermark_ns(self, state: TopState, watermark_ns: int) -> int:
         """The start of the first window that is open: its tuples are still to come."""

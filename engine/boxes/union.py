@@ -11,6 +11,7 @@ from typing import Any
 
 from catalog.errors import BindError
 from catalog.schema import Field, Schema
+from catalog.shed import UnderLoss
 from engine.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally
 from storage.train import Train
 
@@ -34,6 +35,12 @@ class Union(Box):
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return (times[0] if len(set(times)) == 1 else LOST_TIME,)
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset"
+
+    def keeps(self, field: str) -> bool:
+        return True
 
     def run(self, state: Any, port: int, train: Train, emit: Emit, tally: Tally) -> None:
         order = self._order[port]

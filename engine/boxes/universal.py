@@ -18,6 +18,7 @@ from pydantic import Field as Parameter
 
 from catalog.config.units import Duration
 from catalog.schema import Schema
+from catalog.shed import UnderLoss
 from engine.boxes.base import Box, BoxParameters, Emit, Tally
 from storage.train import Train
 
@@ -36,6 +37,12 @@ class Universal(Box):
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         return inputs
+
+    def under_loss(self, port: int = 0) -> UnderLoss:
+        return "subset"
+
+    def keeps(self, field: str) -> bool:
+        return True
 
     def new_state(self) -> list[int]:
         return [0]  # tuples seen
