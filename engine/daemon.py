@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from threading import Lock, Thread
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +28,6 @@ from engine.taps import offer
 from engine.ticker import Ticker
 from qos_monitor.histogram import LatencyRecorder
 from qos_monitor.loop import Monitor
-from qos_monitor.metrics import EngineCollector, expose, registry_for
 from qos_monitor.sampler import Sample
 from router.event_time import EventTime, SteadyClock
 from router.http import HttpServer, Sources, make_app
@@ -86,7 +86,6 @@ class Daemon:
         self.monitor = Monitor(
             self.catalog, self._read, self.recorders, on_sample=self._on_sample, on_error=self._monitor_failed
         )
-        self._registry = registry_for(EngineCollector(self.monitor.readings, lambda: self.monitor.residuals))
         self._loop = uvloop.new_event_loop()
         self._io_thread = Thread(target=self._run_io, name="aurorad-io", daemon=True)
         self.server = Server(
@@ -155,6 +154,7 @@ class Daemon:
         self.monitor.start()
         self._ready = True
         self.spark.start()
+        _ = self._metrics
 
     def stop(self, drain_s: float = DRAIN_SECONDS) -> bool:
         """Stop reading, drain, flush, close. False when time ran out before all was out."""
@@ -201,7 +201,7 @@ class Daemon:
         if listen is not None:
             app = make_app(
                 Sources(
-                    metrics=lambda accept: expose(self._registry, accept),
+                    metrics=lambda accept: self._metrics(accept),
                     stats=self.monitor.stats,
                     network=lambda: self.network,
                     ready=self._why_not_ready,
@@ -215,6 +215,14 @@ class Daemon:
         await self.server.close()
         if self.http is not None:
             await self.http.stop()
+
+    @cached_property
+    def _metrics(self) -> Callable[[str], tuple[bytes, str]]:
+        """What answers a scrape. prometheus-client takes 30 ms to load, so it comes when the rest is ready."""
+        from qos_monitor.metrics import EngineCollector, expose, registry_for
+
+        registry = registry_for(EngineCollector(self.monitor.readings, lambda: self.monitor.residuals))
+        return lambda accept: expose(registry, accept)
 
     def _run_io(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -33,6 +33,7 @@ def spawn(
     stdin: int | None = None,
     stdout: int | IO[bytes] | None = None,
     stderr: IO[bytes] | None = None,
+    environment: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """In a session of its own: a Ctrl-C in the terminal reaches the parent alone, who ends its children in order."""
     libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec nothing may be
@@ -42,7 +43,7 @@ def spawn(
 
     return subprocess.Popen(
         arguments, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, preexec_fn=die_with_parent,
-        cwd=_PACKAGES,
+        cwd=_PACKAGES, env=environment,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ WholeNumber = Annotated[int, BeforeValidator(_no_boolean)]
 class Section(BaseModel):
     """Base of all: an unknown key is an error, and nothing changes after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class EngineSection(Section):
@@ -244,7 +244,7 @@ class StreamModel(Section):
 class BoxEntry(BaseModel):
     """A box as it stands in the file. ``model_extra`` has its kind with its inputs, and the kind's parameters."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     cost_ns: Cost | None = Field(default=None, alias="cost")
     selectivity: float | None = Field(default=None, ge=0, allow_inf_nan=False)

@@ -90,7 +90,7 @@ def parse_value(value: object) -> tuple[str, QoSGraph]:
 class QoSModel(BaseModel):
     """As written; ``make()`` expands the presets."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     latency: Annotated[InstanceOf[QoSGraph], BeforeValidator(parse_latency)] | None = None
     loss: Annotated[InstanceOf[QoSGraph], BeforeValidator(parse_loss)] | None = None

@@ -33,7 +33,7 @@ Emit = Callable[[int, Train], None]
 class BoxParameters(BaseModel):
     """Base of every box's parameters: what stands in the network file beside the kind and its inputs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Tally:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import AuroraError, Problem
-from engine.cli import app, main
+from engine.cli import main, make_app
 from engine.cli.report import excerpt, format_problem
 
 GOOD = """\
@@ -148,7 +148,7 @@ def test_other_errors_of_the_world_end_with_one_line(run: Run, monkeypatch: pyte
 
 
 def test_every_command_teaches_by_example(run: Run) -> None:
-    commands = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback is not None}
+    commands = {c.name or c.callback.__name__ for c in make_app().registered_commands if c.callback is not None}
     assert {"validate", "graph", "version"} <= commands
     for command in ("validate", "graph", "version"):
         code, out, _ = run(command, "--help")

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
-from engine.cli import app
+from engine.cli import make_app
 from engine.simulate.sketch import Sketch
 from scheduler.events import Claimed, Clock, Dispatched, Enqueued, Finished, Measured, OutputBlocked, OutputFreed
 from scheduler.plan import Plan
@@ -102,14 +102,14 @@ def test_punctuations_alone_make_a_plan_that_takes_them(name: str) -> None:
 
 
 def test_the_list_of_policies() -> None:
-    result = CliRunner().invoke(app, ["policies"])
+    result = CliRunner().invoke(make_app(), ["policies"])
     assert result.exit_code == 0
     lines = {line.split()[0]: line for line in result.stdout.splitlines()}
     assert set(lines) == set(NAMES)
     assert "needs deadlines" in lines["ats"]
-    one = CliRunner().invoke(app, ["policies", "hnr"])
+    one = CliRunner().invoke(make_app(), ["policies", "hnr"])
     assert "V = S / (C T)" in one.stdout and policy_infos()["hnr"].when in one.stdout
-    assert CliRunner().invoke(app, ["policies", "hnx"]).exit_code == 2
+    assert CliRunner().invoke(make_app(), ["policies", "hnx"]).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_validate_says_what_is_missing_and_offers_the_nearest(tmp_path: Path, po
         f"scheduler: {{policy: {policy}}}\nstreams:\n  s: {{schema: {{x: int}}}}\n"
         'boxes:\n  b: {filter: s, where: "x > 1"}\noutputs:\n  o: {from: b}\n'
     )
-    result = CliRunner().invoke(app, ["validate", str(path)])
+    result = CliRunner().invoke(make_app(), ["validate", str(path)])
     assert result.exit_code == 78
     shown = result.stdout + result.stderr
     assert said in shown and "1:21" in shown

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
-from engine.cli import app
+from engine.cli import make_app
 from engine.simulate.arrivals import PROCESSES, READS_PER_S, TraceError, arrivals, read_trace
 from engine.simulate.core import Overheads, Simulation
 from engine.simulate.costs import CostsError, declared, from_stats
@@ -308,7 +308,7 @@ outputs:
 def command(tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
     path = tmp_path / "network.yaml"
     path.write_text(NETWORK)
-    result = CliRunner().invoke(app, ["simulate", str(path), *arguments])
+    result = CliRunner().invoke(make_app(), ["simulate", str(path), *arguments])
     return result.exit_code, result.stdout, result.stderr
 
 
