@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from catalog.network import Network
 from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
 from catalog.stats import Statistics
+from engine.journeys.recorder import Journeys
 from engine.runtime import BoxRuntime
 from engine.spiller import Spiller, spillable_arcs
 from engine.taps import Taps
@@ -45,6 +46,7 @@ class Engine:
         statistics: Statistics | None = None,
         now_ns: Callable[[], int] = time_ns,
         spill: SpillFiles | None = None,
+        explain: bool = False,
     ) -> None:
         self.network = network
         self.policy = policy
@@ -65,6 +67,8 @@ class Engine:
             network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns
         )
         self.taps.on_change = self.pool.forget
+        self.journeys: Journeys | None = Journeys(network, self.runtimes, now_ns) if explain else None
+        self.loop.observer = self.pool.journeys = self.journeys
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self.lent_ns = 0  # that threads other than the workers spent on plans
         self._room = Condition()
@@ -168,6 +172,9 @@ class Engine:
         arrival_ns = train.arrival_ns
         if train.count:
             first_ns = int(arrival_ns[0])
+            journeys = self.journeys
+            if journeys is not None and (first_ns >= journeys.due_ns or journeys.rides):
+                journeys.queued(arcs, train, first_ns)  # before the event: nobody can claim the train yet
             # Arrivals within a train are nearly in order, so half way between the ends is the mean, at no cost.
             self.loop.mailbox.put(Enqueued(arcs, train.count, first_ns, (first_ns + int(arrival_ns[-1])) // 2, nbytes))
         else:

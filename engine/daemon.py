@@ -26,6 +26,7 @@ from engine.desk import MemoryDesk
 from engine.spark_side import spark_engine
 from engine.taps import offer
 from engine.ticker import Ticker
+from qos_monitor.busy import BusyHistory
 from qos_monitor.histogram import LatencyRecorder
 from qos_monitor.loop import Monitor
 from qos_monitor.sampler import Sample
@@ -81,7 +82,9 @@ class Daemon:
             statistics=self.catalog.stats,
             now_ns=self.now_ns,
             spill=spill,
+            explain=config.engine.explain,
         )
+        self._busy = BusyHistory()
         self._ticker = Ticker(self.engine, self.event_time.idle_watermarks, self._enter)
         self.monitor = Monitor(
             self.catalog, self._read, self.recorders, on_sample=self._on_sample, on_error=self._monitor_failed
@@ -207,6 +210,7 @@ class Daemon:
                     ready=self._why_not_ready,
                     dead_letters=lambda limit: self.server.dead_letters.to_json(limit=limit),
                     tap=self.engine.taps.register,
+                    explain=self._explain,
                 )
             )
             self.http = await HttpServer.start(app, listen.host, listen.port)
@@ -295,7 +299,10 @@ class Daemon:
                 if self.keeper.is_replaying:
                     self.server.outlets[number].emitted += train.count
                     return  # nobody is connected, and its latency says nothing
-            record(train.arrival_ns, self.now_ns())
+            now_ns = self.now_ns()
+            record(train.arrival_ns, now_ns)
+            if (journeys := self.engine.journeys) is not None and journeys.expected[number]:
+                journeys.delivered(number, train, now_ns)
             if watches := self.engine.taps.outputs.get(number):
                 offer(watches, train)
             self.server.outlets[number].deliver(train)
@@ -306,6 +313,7 @@ class Daemon:
 
     def _on_sample(self, sample: Sample, readings: Readings) -> None:
         self._ticker.tick(self.now_ns())
+        self._busy.note(sample)
         shares: list[float] = []
         for number, output in enumerate(readings.outputs):
             tuples, missed = output.latency.tuples, output.latency.missed
@@ -314,6 +322,12 @@ class Daemon:
             self._told[number] = (tuples, missed)
         if max(shares, default=-1.0) >= 0:
             self.engine.post(Outcome(tuple(shares)))
+
+    def _explain(self, output: str, where: str, limit: int) -> dict[str, Any]:
+        """Why its slowest tuples of the last minute were late. AuroraError when the question makes no sense."""
+        from engine.journeys.explain import explain
+
+        return explain(self.engine.journeys, self._busy, self.network, output, where, limit, self.now_ns())
 
     def fail(self, error: Exception) -> None:
         """The engine is broken: say so, stop admitting, and let the process end itself."""

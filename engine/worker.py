@@ -14,6 +14,7 @@ from time import perf_counter_ns
 
 from catalog.network import Network
 from engine.executable import Executable, Routes, compile_sequence
+from engine.journeys.recorder import Journeys
 from engine.runtime import BoxRuntime
 from engine.taps import Taps
 from scheduler.events import Event, Finished
@@ -47,6 +48,7 @@ class WorkerPool:
         self.now_ns = now_ns
         self.execution_queue = execution_queue
         self.before_plan: Callable[[tuple[int, ...]], None] | None = None  # a checkpoint wants to see them first
+        self.journeys: Journeys | None = None
         self.busy_ns = [0] * size
         self.plans = [0] * size
         self.on_failure: Callable[[Exception], None] = _log_failure
@@ -81,11 +83,15 @@ class WorkerPool:
         """Run one plan on the calling thread. Whoever calls posts that it is finished."""
         if (before := self.before_plan) is not None:
             before(plan.boxes)
+        journeys = self.journeys
+        ride = journeys.riding(plan) if journeys is not None and journeys.rides else None
         try:
             self.executable(plan.boxes).run(claims)
         except Exception as error:  # noqa: BLE001
             # Not a box's error (those cost their train, see executable.py) but ours: tuples are unaccounted for.
             self.on_failure(error)
+        if ride is not None and journeys is not None:
+            journeys.ended(ride)
 
     def forget(self) -> None:
         """Compile every sequence anew on its next use."""

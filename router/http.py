@@ -55,6 +55,7 @@ class Sources:
     ready: Callable[[], str]  # "" when ready, else why not
     dead_letters: Callable[[int], Sequence[Mapping[str, Any]]]  # the newest, at most so many
     tap: TapSource
+    explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate, how many; AuroraError when refused
 
 
 class ListenError(AuroraError):
@@ -83,6 +84,7 @@ class HttpApp:
             Route("/api/v1/stats", handlers.stats),
             Route("/api/v1/dead_letters", handlers.dead_letters),
             Route("/api/v1/tap", handlers.tap),
+            Route("/api/v1/explain", handlers.explain),
         ]
         self._paths = [route.path for route in routes]
         self._app = Starlette(routes=routes, exception_handlers={RequestError: _refuse, 404: self._not_found})
@@ -140,6 +142,17 @@ class _Handlers:
 
     def dead_letters(self, request: Request) -> Response:
         return _json({"dead_letters": list(self._sources.dead_letters(_number(request, "limit", 100, 1, 10_000)))})
+
+    def explain(self, request: Request) -> Response:
+        output, where = request.query_params.get("output", ""), request.query_params.get("where", "")
+        names = [o.name for o in self._sources.network().outputs]
+        if output not in names:
+            hint = did_you_mean(output[:200], names) if output else f"?output= one of {', '.join(names[:20])}"
+            raise RequestError(404, f"there is no output '{output[:200]}'", hint)
+        try:
+            return _json(self._sources.explain(output, where, _number(request, "limit", 3, 1, 100)))
+        except AuroraError as error:
+            raise RequestError(400, str(error), getattr(error, "hint", "")) from error
 
     async def tap(self, request: Request) -> Response:
         place = self._place(request)

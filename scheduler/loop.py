@@ -15,12 +15,12 @@ was decided on a state that is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Event as Ended
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
 from scheduler.events import Claimed, Clock, Dispatched, Event, Expired, Measured, MemoryShort
@@ -81,6 +81,16 @@ class Storage(Protocol):
         """Drop this many from the head; what must still reach the box (a watermark), tuples dropped, trains gone."""
 
 
+class Observer(Protocol):
+    """Who wants to know which decisions passed a tuple over, and which one took it."""
+
+    waiting: dict[int, Any]  # the arcs on which such a tuple waits
+
+    def decided(self, plan: Plan, priority: Any, now_ns: int) -> None: ...
+
+    def claimed(self, plan: Plan, claims: Mapping[int, Claim], now_ns: int) -> None: ...
+
+
 class SchedulerLoop:
     """Owner of the SchedulerState: whoever has the turn. ``run`` is the scheduler's thread; others ``post``."""
 
@@ -106,6 +116,7 @@ class SchedulerLoop:
         self._ended = Ended()
         self.failure: Exception | None = None
         self.on_failure: Callable[[Exception], None] = _log_failure
+        self.observer: Observer | None = None
         self.steps = 0
         self.decision_ns = 0  # in the policy and the state
         self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
@@ -219,6 +230,9 @@ class SchedulerLoop:
         """Take what the plan asks for and hand it to the workers, or to the caller who offered."""
         state = self.state
         claims: dict[int, Claim] = {}
+        observer = self.observer if self.observer is not None and self.observer.waiting else None
+        if observer is not None:
+            observer.decided(plan, self._priority(plan), self.now_ns())
         state.apply(Dispatched(plan))
         for a, tuples in plan.expired:
             left, dropped, whole = self.storage.expire(a, tuples, len(state.arcs[a].entries))
@@ -238,11 +252,18 @@ class SchedulerLoop:
                     claims[a] = Claim(trains, not arc.entries)
         if self.storage.cut_arcs:
             self._stop_at_disk(plan, claims)
+        if observer is not None:
+            observer.claimed(plan, claims, self.now_ns())
         work = Work(plan, claims)
         if here is not None and not here and self._is_short(work):
             here.append(work)
         else:
             self.execution_queue.put(work)
+
+    def _priority(self, plan: Plan) -> Any:
+        """What the policy went by, as far as it keeps an order: that of the first box the plan takes from."""
+        index = self.state.index
+        return None if index is None or not plan.claims else index.urgency(plan.claims[0].box)
 
     def _is_short(self, work: Work) -> bool:
         """Few tuples through boxes that are done at once."""

@@ -63,6 +63,7 @@ class EngineSection(Section):
     data_dir: str | None = Field(default=None, min_length=1)
     checkpoint_ns: PositiveDuration = Field(default=10 * 10**9, alias="checkpoint")
     retain_bytes: PositiveSize = Field(default=1024**3, alias="retain")
+    explain: bool = True
 
 
 def _off(value: object) -> object:

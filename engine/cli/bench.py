@@ -150,6 +150,14 @@ def spark(as_json: Json = False, quick: Quick = False) -> None:
     _take("spark", quick, as_json, run)
 
 
+@bench.command()
+def explain(as_json: Json = False, quick: Quick = False) -> None:
+    """What sampling journeys for `aurorad explain` costs: the daemon with it, against the same without."""
+    from engine.bench.explain import run
+
+    _take("explain", quick, as_json, run)
+
+
 @bench.command(name="all")
 def every(as_json: Json = False, quick: Quick = False) -> None:
     """All of them, one after another."""

@@ -51,6 +51,7 @@ class Daemon:
             ready=lambda: "",
             dead_letters=lambda limit: [],
             tap=self._tap,
+            explain=lambda output, where, limit: {},
         )
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, name="aurorad-io")

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from catalog.describe import Place
+from catalog.errors import AuroraError
 from router.http import MAX_TAPS, HttpApp, Sources
 from router.tap import PENDING_TUPLES
 from storage.train import Train
@@ -39,6 +40,12 @@ class Taps:
             callback(Train.from_pylists(SCHEMA, data, 0))
 
 
+def _explain(output: str, where: str, limit: int) -> dict[str, Any]:
+    if where == "nonsense":
+        raise AuroraError("where: there is no field 'nonsense'")
+    return {"output": output, "where": where, "limit": limit}
+
+
 class Browser:
     """Runs the app on one loop. ``get`` answers (status, headers, body)."""
 
@@ -53,6 +60,7 @@ class Browser:
                 ready=lambda: why_not_ready,
                 dead_letters=lambda limit: self.letters[-limit:],
                 tap=self.taps,
+                explain=_explain,
             )
         )
         self.bodies: list[bytes] = []
@@ -138,6 +146,12 @@ def test_statistics_and_dead_letters() -> None:
     assert orjson.loads(get("/api/v1/dead_letters?limit=1")[2])["dead_letters"][0]["line"] == 199
 
 
+def test_explain_passes_the_question_on() -> None:
+    asked = get("/api/v1/explain?output=alerts&where=price%20%3E%201&limit=7")[2]
+    assert orjson.loads(asked) == {"output": "alerts", "where": "price > 1", "limit": 7}
+    assert orjson.loads(get("/api/v1/explain?output=alerts")[2])["limit"] == 3
+
+
 def test_the_page_needs_nothing_from_elsewhere() -> None:
     status, headers, body = get("/")
     assert status == 200
@@ -163,6 +177,10 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
         ("/api/v1/tap?name=trades&limit=1e3", 400, "limit is a whole number", ""),
         ("/api/v1/tap?name=trades&limit=99999999999999999999", 400, "limit is a whole number", ""),
         ("/api/v1/dead_letters?limit=0", 400, "limit is a whole number from 1", ""),
+        ("/api/v1/explain", 404, "there is no output ''", "?output= one of alerts"),
+        ("/api/v1/explain?output=alert", 404, "there is no output 'alert'", "did you mean 'alerts'?"),
+        ("/api/v1/explain?output=alerts&limit=0", 400, "limit is a whole number from 1", ""),
+        ("/api/v1/explain?output=alerts&where=nonsense", 400, "there is no field 'nonsense'", ""),
     ],
 )
 def test_bad_requests_are_told_what_is_wrong(path: str, status: int, message: str, hint: str) -> None:

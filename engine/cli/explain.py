@@ -1,0 +1,38 @@
+"""``aurorad explain``: why tuples were late."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import orjson
+import typer
+
+from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+
+
+def register(app: typer.Typer) -> None:
+    app.command(help="Say why tuples of an output were late: where the time of sampled ones went.")(explain)
+
+
+def explain(
+    output: Annotated[str, typer.Argument(help="an output of the running network")],
+    where: Annotated[str, typer.Option(help="only tuples for which this holds, as in \"symbol = 'AAPL'\"")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="so many, the slowest first")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="the answer as JSON")] = False,
+    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="the daemon's http.listen")] = DEFAULT_URL,
+) -> None:
+    """The slowest sampled tuples of the last minute: wait and service by box, how long the trains were that they
+    travelled in, which decisions of the scheduler passed them over and at which priority (the smallest goes first).
+    """
+    try:
+        with Remote(url).get("/api/v1/explain", {"output": output, "where": where, "limit": limit}) as response:
+            body = response.read()
+    except RemoteError as error:
+        fail(error)
+    if json:
+        sys.stdout.buffer.write(body)
+        return
+    from engine.cli.journeys import show_journeys
+
+    show_journeys(orjson.loads(body))

@@ -1,0 +1,94 @@
+"""What is known of one tuple's way: hops, and the parts of its latency that they are made of.
+
+A hop is one plan: the tuple waited on a queue, then for a worker, then went through some boxes. The parts of all hops,
+with what came before the first queue, add up to the latency, because every boundary between two parts is one reading
+of one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+
+class PassedOver(NamedTuple):
+    """Decisions in favour of others while the tuple waited."""
+
+    box: int  # the first box of the plans that were preferred
+    times: int
+    priority: Any  # of the last of them, as the policy has it; None where it knows no priorities
+
+
+class Hop:
+    """One plan with the tuple in it. Filled in as it goes; read when it is over."""
+
+    __slots__ = (
+        "arc", "boxes_in_plan", "decisions", "dispatched_ns", "held_by", "left_ns", "passed_over", "priority",
+        "queued_ns", "services_ns", "started_ns", "train_tuples",
+    )  # fmt: skip
+
+    def __init__(self, arc: int, queued_ns: int, dispatched_ns: int, train_tuples: int) -> None:
+        self.arc = arc
+        self.queued_ns = queued_ns  # put on the arc
+        self.dispatched_ns = dispatched_ns  # chosen
+        self.started_ns = dispatched_ns  # a worker took the plan
+        self.left_ns = dispatched_ns  # went on a queue, to an output, or into a window when the plan ended
+        self.train_tuples = train_tuples  # that were claimed together with it
+        self.boxes_in_plan = 0
+        self.services_ns: tuple[tuple[int, int], ...] = ()  # (box, ns), along its way
+        self.held_by: int | None = None  # the box whose state has it
+        self.decisions = 0  # that passed it over
+        self.passed_over: tuple[PassedOver, ...] = ()
+        self.priority: Any = None  # when it was chosen
+
+    def close(self, left_ns: int, services_ns: list[tuple[int, int]]) -> None:
+        """It left the plan. Boxes that served several trains of it are scaled to the time it was there."""
+        self.left_ns = max(left_ns, self.started_ns)
+        elapsed_ns, total_ns = self.left_ns - self.started_ns, sum(ns for _, ns in services_ns)
+        scale = min(1.0, elapsed_ns / total_ns) if total_ns else 0.0
+        self.services_ns = tuple((box, int(ns * scale)) for box, ns in services_ns)
+
+
+class Part(NamedTuple):
+    """A stretch of a tuple's latency."""
+
+    kind: str  # admit | wait | worker | service | plan | held
+    box: int | None  # for which it waited, which served it, or which held it
+    ns: int
+    begun_ns: int
+
+
+class Journey(NamedTuple):
+    """A tuple that came out."""
+
+    output: int
+    stream: int
+    arrival_ns: int
+    admitted_ns: int
+    delivered_ns: int
+    hops: tuple[Hop, ...]
+    row: tuple[Any, ...]  # its fields, as the output has them
+
+    @property
+    def latency_ns(self) -> int:
+        return self.delivered_ns - self.arrival_ns
+
+    def parts(self, box_of_arc: list[int | None]) -> Iterator[Part]:
+        """In the order of time; they add up to the latency."""
+        yield Part("admit", None, self.admitted_ns - self.arrival_ns, self.arrival_ns)
+        now_ns = self.admitted_ns
+        for hop in self.hops:
+            box = box_of_arc[hop.arc]
+            yield Part("wait", box, hop.dispatched_ns - now_ns, now_ns)
+            yield Part("worker", box, hop.started_ns - hop.dispatched_ns, hop.dispatched_ns)
+            now_ns = hop.started_ns
+            for served_by, ns in hop.services_ns:
+                yield Part("service", served_by, ns, now_ns)
+                now_ns += ns
+            yield Part("plan", box, hop.left_ns - now_ns, now_ns)
+            now_ns = hop.left_ns
+            if hop.held_by is not None:
+                yield Part("held", hop.held_by, self.delivered_ns - now_ns, now_ns)
+                return
+        if now_ns != self.delivered_ns:  # handed over on the last stretch
+            yield Part("plan", None, self.delivered_ns - now_ns, now_ns)
