@@ -301,7 +301,7 @@ class Daemon:
                     return  # nobody is connected, and its latency says nothing
             now_ns = self.now_ns()
             record(train.arrival_ns, now_ns)
-            if (journeys := self.engine.journeys) is not None and journeys.expected[number]:
+            if (journeys := self.engine.journeys) is not None and (journeys.rides or journeys.held):
                 journeys.delivered(number, train, now_ns)
             if watches := self.engine.taps.outputs.get(number):
                 offer(watches, train)

@@ -123,6 +123,7 @@ class SchedulerLoop:
         self.storage_ns = 0  # in claiming trains
         self.measured_every_ns = MEASURED_EVERY_NS
         self._look_ns = 0  # when to look around next
+        self._decided_ns = 0  # the time that the last decision went by
         self._prompt = [bool(getattr(node.box, "is_prompt", False)) for node in state.network.boxes]
         state.follow(make_index(policy))
 
@@ -220,6 +221,7 @@ class SchedulerLoop:
     def decide(self, now_ns: int) -> Plan | None:
         """Ask the policy."""
         state = self.state
+        self._decided_ns = now_ns
         if now_ns >= self._look_ns:
             self._look_around(now_ns)
         if state.index is not None:
@@ -232,7 +234,7 @@ class SchedulerLoop:
         claims: dict[int, Claim] = {}
         observer = self.observer if self.observer is not None and self.observer.waiting else None
         if observer is not None:
-            observer.decided(plan, self._priority(plan), self.now_ns())
+            observer.decided(plan, self._priority(plan), self._decided_ns)
         state.apply(Dispatched(plan))
         for a, tuples in plan.expired:
             left, dropped, whole = self.storage.expire(a, tuples, len(state.arcs[a].entries))
@@ -253,7 +255,7 @@ class SchedulerLoop:
         if self.storage.cut_arcs:
             self._stop_at_disk(plan, claims)
         if observer is not None:
-            observer.claimed(plan, claims, self.now_ns())
+            observer.claimed(plan, claims, self._decided_ns)
         work = Work(plan, claims)
         if here is not None and not here and self._is_short(work):
             here.append(work)

@@ -66,7 +66,7 @@ def on_against_off(queries: int, options: Options) -> Result:
             daemons.run(name, *prepare(queries, TRAIN_TUPLES, 0))
         rates = interleave(
             {name: lambda name=name: daemons.run(name, trains, expected) for name in daemons.by_name},  # type: ignore[misc]
-            2 * options.rounds,
+            6 * options.rounds,  # a hundredth is looked for, on machines that are noisier than that
         )
         sampled = daemons.by_name["with"].engine.journeys
         assert sampled is not None

@@ -2,7 +2,7 @@
 
 Threads: ``begin`` and ``queued`` on whoever puts a train on an arc, ``decided`` and ``claimed`` on whoever has the
 scheduler's turn, ``riding`` and ``ended`` on workers, ``delivered`` on workers. What they share is behind one lock,
-which is taken only when a probe is at hand; the looks before that (``waiting``, ``expected``, ``rides``) are at plain
+which is taken only when a probe is at hand; the looks before that (``waiting``, ``rides``, ``held``) are at plain
 dictionaries, and one that is a moment old loses a sample and nothing else.
 """
 
@@ -91,6 +91,7 @@ class Journeys:
         self.waiting: dict[int, list[Waiting]] = {}  # by arc
         self.expected: list[dict[int, Probe]] = [{} for _ in network.outputs]  # by output and stamp
         self.rides: dict[int, Ride] = {}  # by plan (id), dispatched and not ended
+        self.held: dict[Probe, tuple[Hop, ...]] = {}  # in windows, with the hops until there
         self.begun = 0
         self.lost = 0
         self.finished: deque[Journey] = deque(maxlen=KEPT)
@@ -98,7 +99,6 @@ class Journeys:
         self._runtimes = runtimes
         self._lock = Lock()
         self._travelling: dict[Probe, None] = {}
-        self._held: dict[Probe, tuple[Hop, ...]] = {}
         self._riding: dict[int, Ride] = {}  # by thread
         self._decisions: deque[tuple[int, Plan, Any]] = deque(maxlen=DECISIONS)
         self._below_of: dict[int, frozenset[int]] = {}  # as asked for
@@ -157,17 +157,27 @@ class Journeys:
         self._decisions.append((now_ns, plan, priority))
 
     def claimed(self, plan: Plan, claims: Mapping[int, Claim], now_ns: int) -> None:
-        """A plan takes trains from its arcs; a probe may be among them."""
-        for arc in claims.keys() & self.waiting.keys():
-            trains, emptied = claims[arc].trains, claims[arc].emptied
-            with self._lock:
-                for waiting in list(self.waiting.get(arc, ())):
-                    if any(has(train, waiting.probe.stamp_ns) for train in trains):
-                        self._board(plan, arc, waiting, sum(t.count for t in trains), now_ns)
-                    elif emptied and now_ns - waiting.queued_ns > MISSED_NS:
-                        self.lost += 1
-                        self._leave_queue(arc, waiting)
-                        self._left_place(waiting.probe)
+        """A plan takes trains from its arcs; a probe may be among them.
+
+        Stamps on an arc rise but for what overtook on the way here, so a claim that ends before the first probe's stamp
+        is passed over with one look. A probe that this misses is a sample less.
+        """
+        for arc, claim in claims.items():
+            if (there := self.waiting.get(arc)) is None or not claim.trains:
+                continue
+            newest = claim.trains[-1]
+            if newest.count and newest.arrival_ns[-1] >= there[0].probe.stamp_ns:
+                self._look_for(plan, arc, claim, now_ns)
+
+    def _look_for(self, plan: Plan, arc: int, claim: Claim, now_ns: int) -> None:
+        with self._lock:
+            for waiting in list(self.waiting.get(arc, ())):
+                if any(has(train, waiting.probe.stamp_ns) for train in claim.trains):
+                    self._board(plan, arc, waiting, sum(t.count for t in claim.trains), now_ns)
+                elif claim.emptied and now_ns - waiting.queued_ns > MISSED_NS:
+                    self.lost += 1
+                    self._leave_queue(arc, waiting)
+                    self._left_place(waiting.probe)
 
     def _board(self, plan: Plan, arc: int, waiting: Waiting, tuples: int, now_ns: int) -> None:
         self._leave_queue(arc, waiting)
@@ -243,20 +253,20 @@ class Journeys:
             return
         hop.held_by = keepers[0]
         self._close(hop, keepers[0], now_ns, cost_ns)
-        while len(self._held) >= HELD:
-            oldest = next(iter(self._held))
-            del self._held[oldest]
+        while len(self.held) >= HELD:
+            oldest = next(iter(self.held))
+            del self.held[oldest]
             self._left_place(oldest)
         probe = waiting.probe
-        if probe not in self._held:
+        if probe not in self.held:
             probe.places += 1
-        self._held[probe] = (*waiting.trail, hop)
+        self.held[probe] = (*waiting.trail, hop)
         self._travelling.pop(probe, None)
 
     # -- at an output -------------------------------------------------------------------------------------------------
 
     def delivered(self, output: int, train: Train, now_ns: int) -> None:
-        """Called when a probe is expected at the output."""
+        """Called while a plan with a probe runs, or a window has one."""
         stamps = self.expected[output]
         found = [stamp for stamp in list(stamps) if has(train, stamp)]
         if not found:
@@ -278,13 +288,13 @@ class Journeys:
                 assert last is not None
                 ride.left.append((hop, last, now_ns))
         if not trail:
-            trail = self._held.get(probe, ())
+            trail = self.held.get(probe, ())
         if trail:
             self._keep(
                 Journey(output, probe.stream, probe.stamp_ns, probe.admitted_ns, now_ns, trail, _row(train, probe))
             )
-        if probe in self._held and not any(probe.stamp_ns in self.expected[o] for o in probe.outputs):
-            del self._held[probe]
+        if probe in self.held and not any(probe.stamp_ns in self.expected[o] for o in probe.outputs):
+            del self.held[probe]
             self._left_place(probe)
 
     def _keep(self, journey: Journey) -> None:
@@ -305,7 +315,7 @@ class Journeys:
 
     def _forget(self, probe: Probe) -> None:
         self._travelling.pop(probe, None)
-        self._held.pop(probe, None)
+        self.held.pop(probe, None)
         for output in probe.outputs:
             if self.expected[output].get(probe.stamp_ns) is probe:
                 del self.expected[output][probe.stamp_ns]
