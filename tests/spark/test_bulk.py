@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,9 @@ import pytest
 
 from engine.daemon import Daemon
 from router.spark.host import SparkHost
-from router.spark.intake import StreamIntake
-from router.spark.port import Peer
 from tests.spark.conftest import make_host
 from tests.spark.data import finish, loading, network, trades, write_parquet
+from tests.spark.flaky import ALL, Flaky
 
 pytest.importorskip("pyspark")
 
@@ -59,39 +56,11 @@ def test_parquet_through_the_network_equals_duckdb(host: SparkHost, tmp_path: Pa
         assert readings.spark.up
 
 
-class Flaky:
-    """Cuts the first attempt of every part off after some frames, as an executor that dies does."""
-
-    def __init__(self, intake: StreamIntake, frames: int) -> None:
-        self.intake, self.frames = intake, frames
-        self.cut = 0
-        self.seen: set[int] = set()
-        self.lock = threading.Lock()
-
-    def push(self, peer: Peer, hello: Mapping[str, Any]) -> None:
-        with self.lock:
-            first = hello["partition"] not in self.seen
-            self.seen.add(hello["partition"])
-        if first:
-            whole = peer.frames
-
-            def some(limit: int) -> Any:
-                for i, frame in enumerate(whole(limit)):
-                    if i == self.frames:
-                        self.cut += 1
-                        peer.close()
-                    yield frame
-
-            peer.frames = some  # type: ignore[method-assign]
-        self.intake.push(peer, hello)
-
-
-@pytest.mark.parametrize("frames", [1, 2])
+@pytest.mark.parametrize("frames", [1, 2, ALL])
 def test_tasks_that_fail_once_bring_every_row_once(host: SparkHost, tmp_path: Path, frames: int) -> None:
     folder = write_parquet(tmp_path / "in", 2, 150_000)
     with loading(network(f"{{spark: parquet, path: {folder}}}", BIG, "big"), host) as (daemon, reader):
-        flaky = Flaky(daemon.spark.intake, frames)
-        daemon.spark.port._handlers = {**daemon.spark.port._handlers, "push": flaky.push}
+        flaky = Flaky(daemon, lambda part: frames)
         finish(daemon)
         assert flaky.cut >= 2, "the test has cut nothing off"
         assert sums(reader.table()) == expected(folder)
