@@ -4,6 +4,8 @@ A plain subscriber gets what is emitted while it is there, from memory. A named 
 at its own pace: nothing waits for it in memory but what is on its way through the socket, and a reader that was away
 gets what it missed. Reading and encoding happen on a thread of their own, one block at a time for each reader; the rest
 runs on the I/O thread.
+
+A reader is welcomed when its name is on disk and not before: from its welcome on nothing is missed, whatever happens.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol
 
 from catalog.readings import SubscriberReading
@@ -47,7 +50,8 @@ class History(Protocol):
     def readable(self) -> int:
         """The highest number that may be read."""
 
-    def subscribe(self, name: str, after: int | None) -> int: ...
+    def subscribe(self, name: str, after: int | None, then: Callable[[str], None]) -> int:
+        """The number behind which this name goes on. ``then`` hears "" when the name is on disk, or why it is not."""
 
     def acknowledge(self, name: str, number: int) -> None: ...
 
@@ -76,12 +80,26 @@ class NamedReader:
         self._loop = loop
         self._executor = executor
         self._is_reading = False
+        self._is_welcome = False
         self._closed = False
         self._start = self._at = 0  # numbers: where it began, and up to where it was sent
         self._missed = 0
 
     def begin(self, after: int | None, nonce: str) -> None:
-        self._start = self._at = self._history.subscribe(self.name, after)
+        def kept(why: str) -> None:  # on the committer's thread
+            with suppress(RuntimeError):  # the loop is gone, and the connection with it
+                self._loop.call_soon_threadsafe(self._welcome, nonce, why)
+
+        self._start = self._at = self._history.subscribe(self.name, after, kept)
+
+    def _welcome(self, nonce: str, why: str) -> None:
+        if self._closed or self.transport.is_closing():
+            return
+        if why:
+            self.transport.write(line(_welcome={"nonce": nonce, "after": self._at}) + line(_error=why))
+            self.close()
+            return
+        self._is_welcome = True
         self.transport.write(line(_welcome={"nonce": nonce, "after": self._at}))
         self.pump()
 
@@ -98,7 +116,7 @@ class NamedReader:
 
     def pump(self) -> None:
         """Read the next block, unless one is being read, the socket is full or there is none."""
-        if self._is_reading or self.paused or self._closed or self.transport.is_closing():
+        if not self._is_welcome or self._is_reading or self.paused or self._closed or self.transport.is_closing():
             return
         if self._at < self._history.readable:
             self._is_reading = True

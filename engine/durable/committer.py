@@ -24,7 +24,7 @@ from threading import Condition, Event, Lock, Thread
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from engine.durable.records import OUTPUT, TRAIN, output_record, pack, train_record
+from engine.durable.records import NAMED, OUTPUT, TRAIN, output_record, pack, train_record
 from storage.admission import Admission, Entry
 from storage.files import Files, StorageError
 from storage.log import DiskFullError, Log
@@ -63,6 +63,7 @@ class Note(NamedTuple):
     kind: int
     note: dict[str, Any]
     nbytes: int = 64
+    then: Callable[[str], None] | None = None  # called when it is on disk, with ""; or with why it cannot be
 
 
 Item = Input | Emitted | Note
@@ -235,13 +236,17 @@ class Committer:
     def _append(self, group: list[Item], inputs: list[Joined], now_ns: int) -> list[tuple[Emitted, int]]:
         """Everything into the log's group; the outputs with their positions."""
         emitted: list[tuple[Emitted, int]] = []
+        # Names first: where a torn tail leaves a train and not the name behind it, a replay would keep nothing for it.
+        for item in group:
+            if isinstance(item, Note) and item.kind == NAMED:
+                self.log.append(NAMED, pack(item.note))
         for joined in inputs:
             self.log.append(TRAIN, train_record(self._streams[joined.stream], joined.train, now_ns, joined.entries))
         for item in group:
             if isinstance(item, Emitted):
                 record = output_record(self._outputs[item.output], item.first, item.train)
                 emitted.append((item, self.log.append(OUTPUT, record)))
-            elif isinstance(item, Note):
+            elif isinstance(item, Note) and item.kind != NAMED:
                 self.log.append(item.kind, pack(item.note))
         for note in self._around.notes():
             self.log.append(note.kind, pack(note.note))
@@ -258,6 +263,7 @@ class Committer:
         self._account(group)
         for item, position in emitted:
             self._around.emitted(item.output, item.first, item.train.count, position)
+        _answer(group, "")
         if not planted("ack_before_sync"):
             self._tell(inputs)
 
@@ -312,6 +318,7 @@ class Committer:
                 self.lost_tuples[item.stream] += item.train.count
         self._refuse([i for i in inputs if i.entry is not None], why)
         self._account([i for i in group if not (isinstance(i, Input) and i.entry is not None)])
+        _answer(group, why)
 
     def _refuse(self, inputs: list[Input], why: str) -> None:
         if not inputs:
@@ -322,6 +329,12 @@ class Committer:
                 self.admissions[item.stream].retract([item.entry.source])
         self._account(inputs)
         self._around.told(Outcome([], [(i.stream, i.entry, i.train.count, why) for i in inputs if i.entry is not None]))
+
+
+def _answer(group: list[Item], why: str) -> None:
+    for item in group:
+        if isinstance(item, Note) and item.then is not None:
+            item.then(why)
 
 
 class Joined(NamedTuple):

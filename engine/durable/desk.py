@@ -64,8 +64,8 @@ class OutputHistory:
     def readable(self) -> int:
         return self._outbox.readable
 
-    def subscribe(self, name: str, after: int | None) -> int:
-        return self._keeper.subscribe(self._output, name, after)
+    def subscribe(self, name: str, after: int | None, then: Callable[[str], None] | None = None) -> int:
+        return self._keeper.subscribe(self._output, name, after, then)
 
     def acknowledge(self, name: str, number: int) -> None:
         self._keeper.acknowledge(self._output, name, number)

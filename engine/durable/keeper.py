@@ -288,13 +288,17 @@ class Keeper:
         self.outboxes[output].committed(first, tuples, position)
         self._around.readable(output)
 
-    def subscribe(self, output: int, name: str, after: int | None) -> int:
-        """The number after which this name goes on. It is in the log from here on."""
+    def subscribe(self, output: int, name: str, after: int | None, then: Callable[[str], None] | None = None) -> int:
+        """The number after which this name goes on. ``then`` hears when the name is in the log, or why it cannot be."""
         outbox = self.outboxes[output]
         if not outbox.is_kept:
             self._wanted.set()  # what was emitted before its first name is not in the log: let no replay begin there
+        is_known = name in outbox.names
         start = outbox.subscribe(name, after)
-        self.committer.submit(Note(NAMED, {"o": outbox.output.name, "name": name, "q": outbox.names[name]}))
+        note = {"o": outbox.output.name, "name": name, "q": outbox.names[name]}
+        # A name that holds its place already may read on, also from a log that has failed.
+        answer = (lambda why: then("")) if is_known and then is not None else then
+        self.committer.submit(Note(NAMED, note, then=answer))
         return start
 
     def acknowledge(self, output: int, name: str, number: int) -> None:

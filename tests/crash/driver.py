@@ -68,10 +68,12 @@ class Collector(threading.Thread):
         self.error: BaseException | None = None
         self._reader: Reader | None = None
         self.is_ended = False
+        self.is_there = threading.Event()  # from here on it may miss nothing
 
     def run(self) -> None:
         try:
             self._reader = Reader("127.0.0.1", self._port, "collector", after=0, timeout_s=START_SECONDS)
+            self.is_there.set()
             for batch in self._reader:
                 if batch.first != self.after + 1:
                     self.missing += batch.first - self.after - 1
@@ -132,9 +134,11 @@ class Driver:
         numbers = range((sequence - 1) * self.batch, sequence * self.batch)
         return [dict(zip(("ts", "k", "v"), row(n), strict=True)) for n in numbers]
 
-    def publish(self) -> None:
-        """On a thread: batches until told to stop."""
+    def publish(self, collectors: list[Collector]) -> None:
+        """On a thread: batches until told to stop. What is emitted before an output has a reader is kept for nobody."""
         try:
+            for collector in collectors:
+                assert collector.is_there.wait(2 * START_SECONDS), "a reader was never welcomed"
             sender = Sender("127.0.0.1", self.source, "driver", epoch=1, window=16, timeout_s=START_SECONDS)
             assert sender.acknowledged >= self.acknowledged
             while not self._stop.is_set():
@@ -180,7 +184,7 @@ class Driver:
             Collector(self.totals, lambda r: (r["window_start"], r["k"], r["n"], r["s"])),
             Collector(self.joined, lambda r: (r["ts"], r["k"], r["a"], r["b"])),
         ]
-        publisher = threading.Thread(target=self.publish, name="publisher", daemon=True)
+        publisher = threading.Thread(target=self.publish, args=(collectors,), name="publisher", daemon=True)
         for thread in (*collectors, publisher):
             thread.start()
         return collectors, publisher

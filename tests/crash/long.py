@@ -1,7 +1,8 @@
 """The long run behind the figures of GUARANTEES.md: about an hour on two cores.
 
-    python -m tests.crash.long                  all of it
-    python -m tests.crash.long seeds kills      only these
+    python -m tests.crash.long                        all of it
+    python -m tests.crash.long seeds kills            only these
+    python -m tests.crash.long seeds --part 3/8       an eighth of it, for a machine that others use too
 
 - ``seeds``: 2,000 lives on the disk that forgets, ended at random
 - ``points``: a script of 1,000 tuples, with the power cut before every single deed of it
@@ -12,6 +13,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -20,61 +22,77 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "clients" / "python"))
+
 from tests.crash.driver import Driver
 
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seeds": (["tests/crash/test_world.py", "-k", "random"], {"AURORAD_CRASH_SEEDS": "2000"}),
     "points": (["tests/crash/test_world.py", "-k", "before_this_deed"], {"AURORAD_CRASH_POINTS": "1000000"}),
-    "machines": (
-        ["tests/property/test_storage_machine.py"],
-        {"AURORAD_MACHINES": "1000", "HYPOTHESIS_PROFILE": "deep"},
-    ),
+    "machines": (["tests/property/test_storage_machine.py"], {"AURORAD_MACHINES": "1000"}),
 }
+KILLS, DEEDS = 200, 60
 
 
-def suite(name: str) -> dict[str, object]:
+def suite(name: str, part: int, parts: int) -> dict[str, object]:
     tests, environment = RUNS[name]
+    if name == "machines":
+        environment = {"AURORAD_MACHINES": str(1_000 // parts)}
+        tests = [*tests, f"--hypothesis-seed={part}"]
+    environment = {**environment, "AURORAD_CRASH_PART": f"{part}/{parts}"}
     begun = time.monotonic()
     done = subprocess.run(
         [*PYTEST, *tests], env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
+    lines = done.stdout.strip().splitlines()
     return {
         "run": name,
+        "part": f"{part}/{parts}",
         "passed": done.returncode == 0,
-        "says": done.stdout.strip().splitlines()[-1:],
+        "says": lines[-1:] if done.returncode == 0 else lines[-60:],
         "seconds": round(time.monotonic() - begun),
     }
 
 
-def kills(cycles: int = 200) -> dict[str, object]:
+def kills(part: int, parts: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
-        verdict = Driver(Path(folder), seed=1).run(cycles, longest_s=0.5)
-    return {"run": "kills", "passed": not (verdict["lost"] or verdict["repeats_unflagged"]), **verdict}
+        verdict = Driver(Path(folder), seed=part).run(KILLS // parts, longest_s=0.5)
+    return {"run": "kills", "part": f"{part}/{parts}", "passed": _holds(verdict), **verdict}
 
 
-def deeds(count: int = 60) -> dict[str, object]:
+def deeds(part: int, parts: int) -> dict[str, object]:
     begun = time.monotonic()
-    failed: list[int] = []
-    for deed in range(count):
+    failed: list[dict[str, object]] = []
+    for deed in range(part, DEEDS, parts):
         with tempfile.TemporaryDirectory() as folder:
             verdict = Driver(Path(folder), seed=deed).run_dying(deed)
-        if verdict["lost"] or verdict["repeats_unflagged"] or verdict["numbers_missing"]:
-            failed.append(deed)
+        if not _holds(verdict):
+            failed.append({"deed": deed, **verdict})
     return {
         "run": "deeds",
+        "part": f"{part}/{parts}",
         "passed": not failed,
-        "deeds": count,
+        "deeds": len(range(part, DEEDS, parts)),
         "failed": failed,
         "seconds": round(time.monotonic() - begun),
     }
 
 
+def _holds(verdict: dict[str, object]) -> bool:
+    return not any(verdict[p] for p in ("lost", "repeats_unflagged", "repeats_flagged", "numbers_missing", "exit"))
+
+
 def main() -> None:
-    chosen = sys.argv[1:] or [*RUNS, "kills", "deeds"]
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("runs", nargs="*", choices=[[], *RUNS, "kills", "deeds"])
+    arguments.add_argument("--part", default="0/1")
+    chosen = arguments.parse_args()
+    part, parts = map(int, chosen.part.split("/"))
     results = []
-    for name in chosen:
-        results.append(suite(name) if name in RUNS else kills() if name == "kills" else deeds())
+    for name in chosen.runs or [*RUNS, "kills", "deeds"]:
+        run = {"kills": kills, "deeds": deeds}.get(name)
+        results.append(suite(name, part, parts) if run is None else run(part, parts))
         print(json.dumps(results[-1]), flush=True)
     sys.exit(0 if all(r["passed"] for r in results) else 1)
 

@@ -17,6 +17,9 @@ SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "15"))
 POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "15"))
 """How many; the long run (``tests/crash/long.py``) takes 2,000 seeds and every point."""
 
+PART, PARTS = map(int, os.environ.get("AURORAD_CRASH_PART", "0/1").split("/"))
+"""The long run can be taken in parts: this one of so many."""
+
 
 @pytest.fixture(autouse=True)
 def no_life_left() -> Iterator[None]:
@@ -67,9 +70,10 @@ BATCHES = 100 if POINTS > 1_000 else 24
 TOTAL = deeds_of_the_script(BATCHES)
 
 
-@pytest.mark.parametrize(
-    "point", sorted({int(i * TOTAL / POINTS) for i in range(POINTS)} if POINTS < TOTAL else range(TOTAL))
-)
+CHOSEN = sorted({int(i * TOTAL / POINTS) for i in range(POINTS)} if POINTS < TOTAL else range(TOTAL))
+
+
+@pytest.mark.parametrize("point", CHOSEN[PART::PARTS])
 def test_a_power_cut_before_this_deed(point: int) -> None:
     world = World(seed=point, batch=10)
     world.files.crash_before = point
@@ -78,7 +82,7 @@ def test_a_power_cut_before_this_deed(point: int) -> None:
     assert world.lives == 2
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(PART, SEEDS, PARTS))
 def test_power_cuts_and_kills_at_random(seed: int) -> None:
     rng = Random(seed)
     world = World(seed=seed, batch=rng.randint(1, 12))

@@ -63,7 +63,6 @@ def test_killed_under_load_it_loses_nothing_and_repeats_nothing(tmp_path: Path) 
         assert verdict[promise] == 0, verdict
 
 
-@pytest.mark.quiet
 @pytest.mark.parametrize("deed", [29])
 def test_killed_before_this_very_deed_it_loses_nothing(tmp_path: Path, deed: int) -> None:
     """The daemon kills itself before its n-th write, sync, rename or removal (``storage/dying.py``)."""

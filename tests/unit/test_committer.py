@@ -8,12 +8,12 @@ import pytest
 
 from catalog.schema import Schema
 from engine.durable.committer import JOINED_TUPLES, Committer, Emitted, Input, Note, Outcome
-from engine.durable.records import TRAIN, entries_of, unpack
+from engine.durable.records import NAMED, TRAIN, entries_of, unpack
 from storage.admission import Entry, Verdict
 from storage.log import Log
 from storage.queue import COALESCE_BELOW
 from storage.train import NO_WATERMARK, Train
-from tests.crash.crash_files import CrashFiles
+from tests.crash.crash_files import CrashFiles, PowerCut
 
 SCHEMA = Schema.of(a="bigint")
 
@@ -184,3 +184,30 @@ def test_a_group_is_one_sync(count: int) -> None:
     desk.committer.step()
     assert sum(d.startswith("sync log") for d in desk.files.deeds) == 1
     assert desk.acked()[-1] == count
+
+
+def test_a_name_stands_before_the_trains_of_its_group_and_is_answered_when_it_is_on_disk() -> None:
+    """Where a torn tail left a train and not the name, a replay would keep nothing of what comes of it."""
+    desk = Desk()
+    answers: list[str] = []
+    desk.batch(1, 5)
+    desk.committer.submit(Note(NAMED, {"o": "o", "name": "r", "q": 0}, then=answers.append))
+    desk.files.crash_before = len(desk.files.deeds) + 3  # create, sync of the folder, append; not synced
+    with pytest.raises(PowerCut):
+        desk.committer.step()
+    assert not answers
+    desk = Desk()
+    desk.batch(1, 5)
+    desk.committer.submit(Note(NAMED, {"o": "o", "name": "r", "q": 0}, then=answers.append))
+    assert desk.committer.step()
+    assert answers == [""]
+    assert [r.kind for r in desk.log.records(0)] == [NAMED, TRAIN]
+
+
+def test_a_name_that_cannot_be_kept_hears_why() -> None:
+    desk = Desk()
+    answers: list[str] = []
+    desk.files.fail_syncs = {3}
+    desk.committer.submit(Note(NAMED, {"o": "o", "name": "r", "q": 0}, then=answers.append))
+    desk.committer.step()
+    assert len(answers) == 1 and "the log has failed" in answers[0]
