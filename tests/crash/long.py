@@ -38,7 +38,7 @@ KILLS, DEEDS = 200, 60
 def suite(name: str, part: int, parts: int) -> dict[str, object]:
     tests, environment = RUNS[name]
     if name == "machines":
-        environment = {"AURORAD_MACHINES": str(1_000 // parts)}
+        environment = {"AURORAD_MACHINES": str(1_000 // parts), "HYPOTHESIS_PROFILE": "deep"}
         tests = [*tests, f"--hypothesis-seed={part}"]
     environment = {**environment, "AURORAD_CRASH_PART": f"{part}/{parts}"}
     begun = time.monotonic()
