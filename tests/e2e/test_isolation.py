@@ -1,4 +1,10 @@
-"""Clause M: a slow reader, a slow connection, half-open and idle ones by the hundred; the others hardly notice."""
+"""Clause M: a slow reader, a slow connection, half-open and idle ones by the hundred; the others hardly notice.
+
+Times cannot be compared on a machine that others use as well, unless both are taken at the same moments. So there are
+two daemons with the same network and the same load, one with the crowd and one without; a tuple goes through one, then
+one through the other, and so on. What slows the machine slows both. A round is some hundreds of each; the best round of
+either counts, because noise only ever adds, and more rounds are taken while the promise does not show.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +15,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.e2e.daemon import RunningDaemon, connect, free_ports, running, wait_for
 
 HALF_OPEN = 500
 IDLE = 450
 PROBES = 300
-ROUNDS = 3
+ROUNDS_AT_MOST = 8
 FACTOR = 2.0
-NOISE_MS = 2.0
-"""What a busy machine adds to the best of three rounds by itself."""
+FLOOD = b"".join(b'{"n":%d,"pad":"%s"}\n' % (n, b"x" * 100) for n in range(1_000))
 
 
 def network(source: int, sink: int, dead_sink: int) -> str:
@@ -36,47 +40,70 @@ outputs:
 """
 
 
-def p99_ms(sender: socket.socket, reader: socket.socket) -> float:
-    """Round trips of single tuples, one a few milliseconds; the best of some rounds."""
-    file = reader.makefile("rb")
-    best = float("inf")
-    for _ in range(ROUNDS):
-        waits = []
-        for n in range(1, PROBES + 1):
-            begun = time.perf_counter()
-            sender.sendall(b'{"n":-%d,"pad":""}\n' % n)
-            assert json.loads(file.readline())["n"] == -n
-            waits.append((time.perf_counter() - begun) * 1e3)
-            time.sleep(0.001)
-        best = min(best, float(np.quantile(waits, 0.99)))
-    return best
+class Served:
+    """A daemon, a client that sends single tuples and reads them back, and another that floods a second output."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        folder.mkdir()
+        http, self.source, sink, self.dead_sink = free_ports(4)
+        text = network(self.source, sink, self.dead_sink)
+        self.daemon: RunningDaemon = stack.enter_context(running(folder, text, http))
+        self._reader = stack.enter_context(connect(sink)).makefile("rb")
+        self._sender = stack.enter_context(connect(self.source))
+        self._flood = stack.enter_context(connect(self.source))
+        wait_for(lambda: self.daemon.output("o")["readers"] == 1, "the reader is there")
+
+    def flood(self, trains: int = 1) -> None:
+        for _ in range(trains):
+            self._flood.sendall(FLOOD)
+
+    def probe_ms(self, number: int) -> float:
+        begun = time.perf_counter()
+        self._sender.sendall(b'{"n":-%d,"pad":""}\n' % number)
+        assert json.loads(self._reader.readline())["n"] == -number
+        return (time.perf_counter() - begun) * 1e3
 
 
-def crowd(stack: ExitStack, daemon: RunningDaemon, source: int, dead_sink: int) -> None:
-    dead = stack.enter_context(connect(dead_sink))  # reads nothing, ever
+def crowd(stack: ExitStack, served: Served) -> socket.socket:
+    """Everyone who is of no use; the connection that goes on with a byte at a time."""
+    dead = stack.enter_context(connect(served.dead_sink))  # reads nothing, ever
     dead.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     for n in range(HALF_OPEN + IDLE):
-        s = stack.enter_context(connect(source))
+        s = stack.enter_context(connect(served.source))
         if n < HALF_OPEN:
             s.sendall(b'{"n": 1, "pad": "a line that')  # and never its end
-    flood = stack.enter_context(connect(source))
-    for start in range(0, 20_000, 1_000):
-        flood.sendall(b"".join(b'{"n":%d,"pad":"%s"}\n' % (n, b"x" * 100) for n in range(start, start + 1_000)))
-    wait_for(lambda: daemon.stream("t")["connections"] > HALF_OPEN + IDLE, "everyone is there")
-    wait_for(lambda: daemon.output("flood")["dropped"] > 0, "the dead reader is too slow")
+    slow = stack.enter_context(connect(served.source))
+    slow.sendall(b'{"n": 7, "pad": "')
+    served.flood(20)
+    wait_for(lambda: served.daemon.stream("t")["connections"] > HALF_OPEN + IDLE, "everyone is there")
+    wait_for(lambda: served.daemon.output("flood")["dropped"] > 0, "the dead reader is too slow")
+    return slow
 
 
-@pytest.mark.quiet
+def round_ms(alone: Served, crowded: Served, slow: socket.socket) -> tuple[float, float]:
+    """The p99 of either."""
+    waits: tuple[list[float], list[float]] = ([], [])
+    for n in range(1, PROBES + 1):
+        for served, kept in zip((alone, crowded), waits, strict=True):
+            if n % 20 == 0:
+                served.flood()
+            kept.append(served.probe_ms(n))
+        slow.sendall(b"y")
+        time.sleep(0.001)
+    return float(np.quantile(waits[0], 0.99)), float(np.quantile(waits[1], 0.99))
+
+
 def test_the_others_p99_at_most_doubles(tmp_path: Path) -> None:
-    http, source, sink, dead_sink = free_ports(4)
-    with running(tmp_path, network(source, sink, dead_sink), http) as daemon, ExitStack() as stack:
-        reader = stack.enter_context(connect(sink))
-        sender = stack.enter_context(connect(source))
-        wait_for(lambda: daemon.output("o")["readers"] == 1, "the reader is there")
-        alone = p99_ms(sender, reader)
-        crowd(stack, daemon, source, dead_sink)
-        slow = stack.enter_context(connect(source))
-        slow.sendall(b'{"n": 7')  # one byte at a time from here on
-        crowded = p99_ms(sender, reader)
-        assert crowded <= FACTOR * alone + NOISE_MS, f"{crowded:.2f} ms among the crowd, {alone:.2f} alone"
-        print(f"p99 {alone:.2f} ms alone, {crowded:.2f} ms among {HALF_OPEN} half-open and {IDLE} idle connections")
+    with ExitStack() as stack:
+        alone, crowded = Served(stack, tmp_path / "alone"), Served(stack, tmp_path / "crowded")
+        alone.flood(20)
+        slow = crowd(stack, crowded)
+        best = (float("inf"), float("inf"))
+        rounds = 0
+        while rounds < 2 or (best[1] > FACTOR * best[0] and rounds < ROUNDS_AT_MOST):
+            best = tuple(map(min, best, round_ms(alone, crowded, slow)))  # type: ignore[assignment]
+            rounds += 1
+        ratio = best[1] / best[0]
+        said = f"p99 {best[1]:.2f} ms among the crowd, {best[0]:.2f} alone: {ratio:.2f}, after {rounds} rounds"
+        print(said)
+        assert ratio <= FACTOR, said
