@@ -98,13 +98,14 @@ def _hop(hop: Mapping[str, Any]) -> str:
         said += f" at priority ({hop['priority']})"
     if not (times := hop["decisions_in_favour_of_others"]):
         return f"{said}, at the first decision"
-    by = ", ".join(_preferred(p) for p in hop["passed_over_by"][:4])
+    by = ", ".join(_preferred(p, hop["box"]) for p in hop["passed_over_by"][:4])
     return f"{said}, after {times} decision{'s' * (times > 1)} in favour of {by}"
 
 
-def _preferred(other: Mapping[str, Any]) -> str:
+def _preferred(other: Mapping[str, Any], own: str) -> str:
     priority = f" ({other['priority']})" if other["priority"] else ""
-    return f"{other['box']} {other['times']}x{priority}"
+    who = "what came before it" if other["box"] == own else other["box"]
+    return f"{who} {other['times']}x{priority}"
 
 
 def ns(value: float) -> str:

@@ -18,9 +18,12 @@ from engine.expressions import Scope, compile_expression
 from engine.journeys.journey import Hop, Journey
 from engine.journeys.recorder import Journeys
 from qos_monitor.busy import BusyHistory
+from scheduler.facts import INFINITE_NS
 from storage.train import Train
 
 WINDOW_NS = 60_000_000_000
+MOMENT_NS = 10**17
+"""Whole numbers above this are times of day: no cost or wait is three years."""
 ENGINE = "(engine)"
 """Stands for time that went to no box: admission, hand-over, other trains of the same plan."""
 
@@ -138,22 +141,33 @@ def _journey_json(journey: Journey, network: Network, output: Output) -> dict[st
 
 
 def _hop_json(hop: Hop, network: Network) -> Mapping[str, Any]:
+    arc = network.arcs[hop.arc]
+    assert arc.box is not None
     return {
-        "arc": network.arcs[hop.arc].name,
+        "arc": arc.name,
+        "box": network.boxes[arc.box].name,
         "train_tuples": hop.train_tuples,
         "boxes_in_plan": hop.boxes_in_plan,
         "decisions_in_favour_of_others": hop.decisions,
-        "priority": say(hop.priority),
+        "priority": say(hop.priority, hop.dispatched_ns),
         "passed_over_by": [
-            {"box": network.boxes[p.box].name, "times": p.times, "priority": say(p.priority)} for p in hop.passed_over
+            {"box": network.boxes[p.box].name, "times": p.times, "priority": say(p.priority, hop.dispatched_ns)}
+            for p in hop.passed_over
         ],
     }
 
 
-def say(priority: Any) -> str:
-    """A policy's key as people can compare it: the smallest goes first. Empty where the policy keeps no order."""
+def say(priority: Any, now_ns: int) -> str:
+    """A policy's key as people can compare it: the smallest goes first. Empty where the policy keeps no order.
+
+    Moments (the time of day in ns) are said as so long before or after ``now_ns``.
+    """
     if priority is None:
         return ""
     if isinstance(priority, tuple):
-        return ", ".join(say(p) for p in priority)
-    return f"{priority:.4g}" if isinstance(priority, float) else str(priority)
+        return ", ".join(say(p, now_ns) for p in priority)
+    if isinstance(priority, int) and priority >= INFINITE_NS:
+        return "never"
+    if isinstance(priority, int) and priority > MOMENT_NS:
+        return f"{(priority - now_ns) / 1e6:+.4g} ms"
+    return f"{priority + 0.0:.4g}" if isinstance(priority, float) else str(priority)
