@@ -224,6 +224,8 @@ class SchedulerLoop:
         self._decided_ns = now_ns
         if now_ns >= self._look_ns:
             self._look_around(now_ns)
+        if not state.ready:  # nobody whom the policy could choose
+            return None
         if state.index is not None:
             state.apply(Clock(now_ns))
         return self.policy(state, now_ns)

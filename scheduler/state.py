@@ -103,11 +103,12 @@ class SchedulerState:
         self.waiting_tuples = 0  # on all arcs to boxes
         self.waiting_trains = 0  # the same in trains, punctuations included
         self.memory_short = False
+        self.is_plain = self._is_plain()  # one box with something to do: its plan does not depend on how much
         self.index: Index | None = None
         self._consumer = [-1 if arc.box is None else arc.box for arc in network.arcs]
         self._units_of_output = [self._feeding_units(output.arc) for output in network.outputs]
         # Plans by what waits in a unit, where they depend on nothing else; emptied when the statistics move.
-        self.plans: dict[frozenset[int], Plan] = {}
+        self.plans: dict[frozenset[int] | int, Plan] = {}
         self._within: dict[int, tuple[int, ...]] = {}  # D(b) inside its unit, by box, as asked for
         self._statistics = statistics if statistics is not None else Statistics(network)
         self._load = LoadModel(network)
@@ -126,24 +127,30 @@ class SchedulerState:
             self._enqueued(event)  # type: ignore[arg-type]
         elif kind is Claimed:
             self._claimed(*event)
-        elif kind is Dispatched:
-            self.outstanding += 1
-            self.dispatched += 1
-            if self.index is not None:
-                self.index.dispatched(event.plan)  # type: ignore[union-attr]
-            for unit in self._units_of(event.plan):  # type: ignore[union-attr]
-                self._hold(unit)
-        elif kind is Finished:
-            self.outstanding -= 1
-            if self.index is not None:
-                self.index.finished(event.plan)  # type: ignore[union-attr]
-            for unit in self._units_of(event.plan):  # type: ignore[union-attr]
-                self._release(unit)
         elif kind is Clock:
             if self.index is not None:
                 self.index.clock(event.now_ns)  # type: ignore[union-attr]
+        elif kind is Dispatched:
+            self._dispatched(event.plan)  # type: ignore[union-attr]
+        elif kind is Finished:
+            self._finished(event.plan)  # type: ignore[union-attr]
         else:
             self._apply_rare(event)
+
+    def _dispatched(self, plan: Plan) -> None:
+        self.outstanding += 1
+        self.dispatched += 1
+        if self.index is not None:
+            self.index.dispatched(plan)
+        for unit in plan.units or self._units_of(plan):
+            self._hold(unit)
+
+    def _finished(self, plan: Plan) -> None:
+        self.outstanding -= 1
+        if self.index is not None:
+            self.index.finished(plan)
+        for unit in plan.units or self._units_of(plan):
+            self._release(unit)
 
     def _apply_rare(self, event: Event) -> None:
         if isinstance(event, OutputBlocked):
@@ -165,34 +172,37 @@ class SchedulerState:
         else:
             assert isinstance(event, MemoryShort), event
             self.memory_short = event.short
+            self.is_plain = self._is_plain()
 
     def _enqueued(self, event: Enqueued) -> None:
-        tuples = event.tuples
-        for a in event.arcs:
+        arcs, tuples, _, mean_arrival_ns, nbytes = event
+        for a in arcs:
             arc = self.arcs[a]
             arc.entries.append(event)
             arc.tuples += tuples
-            arc.nbytes += event.nbytes
-            arc.arrival_total_ns += event.mean_arrival_ns * tuples
+            arc.nbytes += nbytes
+            arc.arrival_total_ns += mean_arrival_ns * tuples
             box = self._consumer[a]
+            unit = self.unit_of[box]
             if not self.waiting[box]:
-                unit = self.unit_of[box]
                 self.unit_live[unit][box] = None
                 if not self.held[unit]:
                     self.ready[unit] = None
             self.waiting[box] += 1
             self.waiting_trains += 1
             self.waiting_tuples += tuples
-            if self.index is not None:
-                self.index.changed(box)
+            if self.index is not None and not self.held[unit]:
+                self.index.list(box)
 
     def _claimed(self, a: int, tuples: int, trains: int) -> None:
         taken_ns = self._take(a, tuples, trains)
-        if self.index is not None:
+        index = self.index
+        if index is not None:
             box = self._consumer[a]
             if tuples:
-                self.index.claimed(box, tuples, taken_ns // tuples)
-            self.index.changed(box)
+                index.claimed(box, tuples, taken_ns // tuples)
+            if not self.held[self.unit_of[box]]:
+                index.changed(box)
 
     def _expired(self, event: Expired) -> None:
         taken_ns = self._take(*event)
@@ -260,6 +270,11 @@ class SchedulerState:
         self.auto_tuples = auto_tuples(self.facts, self._tuner.scale)
         self.plans.clear()
 
+    def _is_plain(self) -> bool:
+        settings = self.settings
+        fewest_calls = settings.traversal == "min_cost" or (settings.traversal == "auto" and not self.memory_short)
+        return settings.unit != "tuple" and not settings.spanner and settings.train.kind == "auto" and fewest_calls
+
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def box_tuples(self, box: int) -> int:
@@ -280,8 +295,12 @@ class SchedulerState:
 
     def mean_arrival_ns(self, box: int) -> int:
         """When the tuples that wait for a box arrived, on average; never, where only punctuations wait."""
+        in_arcs = self.network.boxes[box].in_arcs
+        if len(in_arcs) == 1:
+            arc = self.arcs[in_arcs[0]]
+            return arc.arrival_total_ns // arc.tuples if arc.tuples else INFINITE_NS
         total_ns = tuples = 0
-        for a in self.network.boxes[box].in_arcs:
+        for a in in_arcs:
             arc = self.arcs[a]
             total_ns += arc.arrival_total_ns
             tuples += arc.tuples

@@ -27,6 +27,14 @@ PLANS_AT_MOST = 4_096
 
 def expand(state: SchedulerState, unit: int) -> Plan:
     """The plan for a unit that a policy has chosen; something waits for one of its boxes."""
+    live = state.unit_live[unit]
+    if len(live) == 1 and state.is_plain:
+        # The usual case: one box has something to do, and the lengths of trains do not depend on what waits.
+        for box in live:
+            plan = state.plans.get(box)
+            if plan is None:
+                plan = state.plans[box] = _cheapest(state, state.unit_boxes[unit])
+            return plan
     settings = state.settings
     boxes = state.unit_boxes[unit]
     if settings.unit == "tuple":

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import pairwise
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,6 +80,15 @@ CompiledStep = tuple[int, tuple[int, ...], tuple[Port, ...]]
 """Box, the arcs it takes from, its ports."""
 
 
+class Line(NamedTuple):
+    """A plan whose boxes hand everything on to the next one: the usual plan, and it needs no inbox."""
+
+    arc: int  # that the first box takes from
+    boxes: tuple[tuple[int, float, float, float], ...]  # box, ns a call with its overhead, ns a tuple, selectivity
+    queued: tuple[int, ...]  # where the last box puts tuples
+    outputs: tuple[int, ...]
+
+
 class Simulation:
     """One run. ``trains`` by stream: when they arrive and how many tuples they hold."""
 
@@ -126,6 +136,7 @@ class Simulation:
         self._port_start: list[int] = self.statistics.port_start.tolist()
         self._seen = [0] * len(network.boxes)  # tuples that each box has taken
         self._compiled: dict[tuple[int, ...], tuple[CompiledStep, ...]] = {}
+        self._lines: dict[tuple[int, ...], Line | None] = {}
         self._arrivals = merge(trains)
         self._stream_arcs = [tuple(a for a in s.arcs if network.arcs[a].box is not None) for s in network.streams]
         self._stream_outputs = [
@@ -138,7 +149,7 @@ class Simulation:
         """Until everything that arrives is done, or until this time; it can be called again to go on."""
         times, streams, counts = self._arrivals
         at, arrivals = self._admitted, len(times)
-        events = self._events
+        events, storage = self._events, self.storage
         next_ns = times[at] if at < arrivals else None
         while events or next_ns is not None:
             if next_ns is not None and (not events or next_ns <= events[0][0]):
@@ -147,7 +158,7 @@ class Simulation:
                 now_ns = events[0][0]
             if until_ns is not None and now_ns > until_ns:
                 break
-            self.storage.pass_time(now_ns)
+            storage.pass_time(now_ns)
             self.now_ns = now_ns
             if now_ns >= self._tell_ns:
                 self._tell_outcomes()
@@ -211,6 +222,71 @@ class Simulation:
 
     def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim]) -> int:
         """Do what a worker would; when it is done."""
+        try:
+            line = self._lines[boxes]
+        except KeyError:
+            line = self._lines[boxes] = self._as_line(boxes)
+        if line is not None and len(claims) == 1 and line.arc in claims:
+            return self._run_line(line, claims[line.arc].trains)  # type: ignore[arg-type]
+        return self._run_steps(boxes, claims)
+
+    def _run_line(self, line: Line, taken: list[SimulatedTrain]) -> int:
+        costs, totals, seen = self.overheads, self.totals, self._seen
+        if not taken:
+            train, calls = SimulatedTrain(0, 0, 0, 0), 0
+        else:
+            train, calls = (taken[0], 1) if len(taken) == 1 else join_for_call(taken)
+        busy = self._workers - self._idle
+        now_ns = self.now_ns + busy * (costs.step_ns + costs.plan_ns + costs.claim_ns)
+        count = train.count
+        own_ns = tuples_ns = 0.0
+        all_calls = 0
+        for box, call_ns, tuple_ns, selectivity in line.boxes:
+            if not calls:
+                break
+            own_ns += calls * call_ns
+            tuples_ns += count * tuple_ns
+            all_calls += calls
+            calls = 1
+            if selectivity != 1.0:
+                before = seen[box]
+                seen[box] = after = before + count
+                count = int(after * selectivity) - int(before * selectivity)
+                if not count:
+                    break
+        now_ns += busy * own_ns + tuples_ns
+        storage_ns = costs.claim_ns
+        if count:
+            out = train if count == train.count else train.with_count(count)
+            if line.queued:
+                now_ns += costs.claim_ns
+                storage_ns += costs.claim_ns
+                self._push(int(now_ns), TRAIN, (line.queued, out))
+            for output in line.outputs:
+                self.recorders[output].deliver(out, int(now_ns))
+        calls_ns = costs.call_ns * all_calls
+        totals.plans += 1
+        totals.calls += all_calls
+        totals.scheduler_ns += costs.step_ns
+        totals.storage_ns += storage_ns
+        totals.worker_ns += costs.plan_ns + calls_ns
+        totals.box_ns += own_ns - calls_ns + tuples_ns
+        return int(now_ns)
+
+    def _as_line(self, boxes: tuple[int, ...]) -> Line | None:
+        steps = self._compile(boxes)
+        if any(len(in_arcs) != 1 or len(ports) != 1 for _, in_arcs, ports in steps):
+            return None
+        for (_, _, ((_, bypass, queued, outputs),)), (_, in_arcs, _) in pairwise(steps):
+            if bypass != in_arcs or queued or outputs:
+                return None
+        call_ns = self.overheads.call_ns
+        _, _, ((_, bypass, queued, outputs),) = steps[-1]
+        assert not bypass
+        each = tuple((b, self._call_ns[b] + call_ns, self._tuple_ns[b], ports[0][0]) for b, _, ports in steps)
+        return Line(steps[0][1][0], each, queued, outputs)
+
+    def _run_steps(self, boxes: tuple[int, ...], claims: Mapping[int, Claim]) -> int:
         costs = self.overheads
         steps = self._compiled.get(boxes)
         if steps is None:
