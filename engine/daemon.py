@@ -23,6 +23,7 @@ from catalog.network import Network, Output
 from catalog.readings import EngineReading, OutputReading, Readings, StreamReading
 from engine.core import Engine
 from engine.desk import MemoryDesk
+from engine.settings import scheduler_settings
 from engine.spark_side import spark_engine
 from engine.taps import offer
 from engine.ticker import Ticker
@@ -36,8 +37,6 @@ from router.server import Limits, Server
 from router.spark.host import SparkHost
 from router.spark.pipeline import SparkPipeline
 from scheduler.events import Outcome
-from scheduler.state import SchedulerSettings
-from scheduler.trains import TrainRule
 from storage.train import Train
 
 if TYPE_CHECKING:  # what only a data_dir or spilling needs, and pyarrow with it, is loaded for those alone
@@ -77,7 +76,7 @@ class Daemon:
             workers=config.engine.workers,
             memory_bytes=config.engine.memory_bytes,
             policy=config.scheduler.policy,
-            settings=_settings(config.scheduler),
+            settings=scheduler_settings(config.scheduler),
             stamps=self.event_time.stamps,
             statistics=self.catalog.stats,
             now_ns=self.now_ns,
@@ -400,10 +399,6 @@ class Daemon:
 
 def _spills(network: Network) -> bool:
     return any(stream.overload == "spill" for stream in network.streams)
-
-
-def _settings(section: Any) -> SchedulerSettings:
-    return SchedulerSettings(section.unit, section.traversal, TrainRule(section.train.rule, section.train.amount))
 
 
 def _limits(section: Any) -> Limits:

@@ -116,11 +116,29 @@ def _parse_train(value: object) -> TrainSize:
     )
 
 
+class BatchSection(Section):
+    basic_ns: PositiveDuration = Field(default=100 * 10**6, alias="basic")
+    k: WholeNumber = Field(default=1, ge=1, le=1_000_000)
+    proportional: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    integral: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    interval_ns: Duration = Field(default=0, alias="interval")
+    step_ns: Duration = Field(default=50_000, alias="step")
+
+
 class SchedulerSection(Section):
     policy: str = "round_robin"
     unit: Literal["tuple", "box", "superbox"] = "superbox"
     traversal: Literal["min_cost", "min_latency", "min_memory", "auto"] = "auto"
     train: Annotated[InstanceOf[TrainSize], BeforeValidator(_parse_train)] = TrainSize("auto")
+    spanner: WholeNumber = Field(default=0, ge=0, le=1_000_000)
+    grid: WholeNumber = Field(default=20, ge=1, le=256)
+    batch: BatchSection = BatchSection()
+
+    @model_validator(mode="after")
+    def _has_something_to_span(self) -> SchedulerSection:
+        if self.spanner and self.unit != "superbox":
+            raise RefusedError(f"a spanner is a part of a superbox, and the unit is {self.unit}", at=("spanner",))
+        return self
 
 
 class LimitsSection(Section):
@@ -272,6 +290,7 @@ class NetworkFile(Section):
 
 
 __all__ = [
+    "BatchSection",
     "BoxEntry",
     "EngineSection",
     "HttpSection",

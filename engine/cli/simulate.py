@@ -121,11 +121,10 @@ def _experiment(
     workers: int | None,
 ) -> Experiment:
     from catalog.config.units import parse_duration_ns
+    from engine.settings import scheduler_settings
     from engine.simulate.arrivals import PROCESSES, read_trace
     from engine.simulate.experiment import Experiment
     from engine.simulate.report import parse_loads
-    from scheduler.state import SchedulerSettings
-    from scheduler.trains import TrainRule
 
     section = network.config.scheduler
     try:
@@ -147,9 +146,7 @@ def _experiment(
         process="poisson" if is_trace else arrivals,
         trace=read_trace(Path(arrivals), {s.name: s.number for s in network.streams}) if is_trace else {},
         workers=workers or network.config.engine.workers,
-        settings=SchedulerSettings(
-            section.unit, section.traversal, TrainRule(section.train.rule, section.train.amount), seed=seed
-        ),
+        settings=scheduler_settings(section, seed),
     )
 
 

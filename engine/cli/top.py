@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
 from engine.cli.top_spark import spark_lines
+from engine.draw.strip import strip
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,6 +27,7 @@ Stats = Mapping[str, Any]
 
 FIXED_LINES = 11  # header, titles, rules: what is on the screen beside rows
 PLAIN_WIDTH = 120
+MEMORY_LOOKS = 30  # shown as a strip in the header
 
 
 def register(app: typer.Typer) -> None:
@@ -64,9 +67,11 @@ def _live(remote: Remote, stats: Stats, interval_s: float) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
+    waited: deque[float] = deque(maxlen=MEMORY_LOOKS)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(draw(stats, rows_left(stats, console.height)), refresh=True)
+            waited.append(stats["engine"]["memory_used"])
+            live.update(draw(stats, rows_left(stats, console.height), waited), refresh=True)
             time.sleep(interval_s)
             try:
                 stats = remote.json("/api/v1/stats")
@@ -88,15 +93,19 @@ def _lines(remote: Remote, stats: Stats, interval_s: float) -> None:
 
 def rows_left(stats: Stats, height: int) -> int:
     """How many boxes fit below the outputs."""
-    return max(3, height - FIXED_LINES - len(stats["outputs"]))
+    outputs = len(stats["outputs"])
+    return max(3, height - FIXED_LINES - outputs - (outputs > 1))
 
 
-def draw(stats: Stats, boxes: int) -> RenderableType:
-    """Header, outputs, and the boxes that matter most: where most waits, then who is busiest."""
+def draw(stats: Stats, boxes: int, waited: Sequence[float] = ()) -> RenderableType:
+    """Header, outputs, and the boxes that matter most: where most waits, then who is busiest.
+
+    ``waited``: bytes in queues at the last looks.
+    """
     from rich.console import Group
     from rich.text import Text
 
-    return Group(_header(stats), *map(Text, spark_lines(stats)), _outputs(stats), _boxes(stats, boxes))
+    return Group(_header(stats, waited), *map(Text, spark_lines(stats)), _outputs(stats), _boxes(stats, boxes))
 
 
 def one_line(stats: Stats) -> str:
@@ -114,7 +123,7 @@ def one_line(stats: Stats) -> str:
     return " | ".join([*parts, *spark_lines(stats)])
 
 
-def _header(stats: Stats) -> Text:
+def _header(stats: Stats, waited: Sequence[float]) -> Text:
     from rich.text import Text
 
     engine, scheduler = stats["engine"], stats["scheduler"]
@@ -126,8 +135,11 @@ def _header(stats: Stats) -> Text:
         "   policy ", (f"{scheduler['policy']} {scheduler['unit']}".strip() or "-", "bold"),
         "   up ", (duration(engine["uptime_ns"]), "bold"),
     )  # fmt: skip
+    if len(waited) > 1:
+        text.append(f"   queues {strip(list(waited), max(waited), MEMORY_LOOKS)} most {size(max(waited))}")
     if workers:
         text.append(f"   workers busy {workers}")
+    text.append(overhead(stats))
     if engine["shed_level"]:
         text.append(f"   shedding {engine['shed_level']:.2f}", "bold yellow")
     if lost := sum(stats["conservation_residual"].values()):
@@ -139,19 +151,52 @@ def _outputs(stats: Stats) -> Table:
     from rich.text import Text
 
     table = _table(
-        "output", "rate/s", "p50", "p99", "p99.9", "max", "utility", "SDMR", "slowdown", "waiting", "readers"
-    )
+        "output", "rate/s", "mean", "p50", "p99", "p99.9", "max", "utility", "SDMR", "slowdown", "worst", "l2",
+        "waiting", "readers",
+    )  # fmt: skip
     for o in stats["outputs"]:
-        latency = o["latency"]
+        latency, slowdown = o["latency"], o["slowdown"]
         u = utility(o)
         table.add_row(
-            Text(o["name"], "bold"), count(o["rate_per_s"]), duration(latency["p50_ns"]), duration(latency["p99_ns"]),
-            duration(latency["p999_ns"]), duration(latency["max_ns"]),
+            Text(o["name"], "bold"), count(o["rate_per_s"]),
+            *(duration(latency[key]) for key in ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")),
             Text(f"{u:.3f}", "green" if u > 0.9 else "yellow" if u > 0.5 else "red"),
-            f"{o['sdmr']:.1%}" if o["deadline_ns"] else "-", count(o["slowdown"]["mean"]), count(o["queue_tuples"]),
-            str(o["readers"]),
+            f"{o['sdmr']:.1%}" if o["deadline_ns"] else "-",
+            *(count(slowdown[key]) for key in ("mean", "max", "l2")), count(o["queue_tuples"]), str(o["readers"]),
         )  # fmt: skip
+    if len(stats["outputs"]) > 1:
+        table.add_row(*overall(stats["outputs"]), style="dim")
     return table
+
+
+def overall(outputs: Sequence[Stats]) -> list[str]:
+    """All outputs as one: every tuple of the last seconds counts alike. Quantiles do not add up, so they are left out;
+    slowdown is since the start, as in the rows above."""
+    tuples = [o["latency"]["window_tuples"] for o in outputs]
+    ever = [o["emitted"] for o in outputs]
+
+    def mean(values: Sequence[float], weights: Sequence[int]) -> float:
+        return sum(v * w for v, w in zip(values, weights, strict=True)) / max(1, sum(weights))
+
+    due = [(o["sdmr"], n) for o, n in zip(outputs, tuples, strict=True) if o["deadline_ns"]]
+    useful = mean([utility(o) for o in outputs], tuples) if any(tuples) else 1.0
+    return [
+        "(all)", count(sum(o["rate_per_s"] for o in outputs)),
+        duration(mean([o["latency"]["mean_ns"] for o in outputs], tuples)), "", "", "",
+        duration(max(o["latency"]["max_ns"] for o in outputs)), f"{useful:.3f}",
+        f"{mean([s for s, _ in due], [n for _, n in due]):.1%}" if due else "-",
+        count(mean([o["slowdown"]["mean"] for o in outputs], ever)), count(max(o["slowdown"]["max"] for o in outputs)),
+        count(sum(o["slowdown"]["l2"] ** 2 for o in outputs) ** 0.5), "", "",
+    ]  # fmt: skip
+
+
+def overhead(stats: Stats) -> str:
+    """Where busy time went beside the boxes, since the start (figure 9 of P0)."""
+    parts = {name: stats["scheduler"].get(f"{name}_ns", 0) for name in ("scheduler", "storage", "worker")}
+    busy_ns = sum(parts.values()) + sum(b["cost_ns"] for b in stats["boxes"])
+    if not busy_ns:
+        return ""
+    return "   overhead " + " ".join(f"{name} {ns / busy_ns:.0%}" for name, ns in parts.items())
 
 
 def _boxes(stats: Stats, most: int) -> RenderableType:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.config.units import format_duration, format_size
 from catalog.errors import AuroraError
 from catalog.readings import plain
+from engine.draw.strip import strip
 from engine.simulate.experiment import Experiment, Run, knee
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def as_json(experiment: Experiment, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-HEAD = ("load", "tuples/s", "p50", "p99", "max", "utility", "slowdown", "worst", "missed", "queues", "overhead")
+HEAD = (
+    "load", "tuples/s", "mean", "p50", "p99", "max", "utility", "slowdown", "worst", "l2", "missed", "queues", "most",
+    "overhead", "sched", "stor", "work",
+)  # fmt: skip
+"""Slowdown as mean, worst and l2 norm; queues as mean and most; overhead as a whole and by who spends it (figure 9)."""
 
 
 def row(run: Run) -> tuple[str, ...]:
@@ -55,16 +60,29 @@ def row(run: Run) -> tuple[str, ...]:
     return (
         f"{run.load:g}",
         f"{run.rate_per_s:,.0f}",
+        format_duration(q.mean_ns),
         format_duration(q.p50_ns),
         format_duration(q.p99_ns),
         format_duration(q.max_ns),
         f"{q.utility:.3f}",
         f"{q.slowdown_mean:.3g}",
         f"{q.slowdown_max:.3g}",
+        f"{q.slowdown_l2:.3g}",
         f"{q.sdmr:.1%}",
         format_size(round(run.memory.mean_bytes)),
+        format_size(round(run.memory.peak_bytes)),
         f"{1 - run.overhead.boxes:.0%}",
+        *(f"{share:.0%}" for share in run.overhead[1:4]),
     )
+
+
+def memory_lines(runs: Sequence[Run]) -> list[str]:
+    """What waited in queues over time, from nothing to the most that any of these runs had."""
+    most = max((nbytes for run in runs for _, nbytes in run.memory.samples), default=0.0)
+    if most <= 0:
+        return []
+    lines = [f"queue memory over time, the highest is {format_size(round(most))}"]
+    return lines + [f"{run.load:>6g} |{strip([b for _, b in run.memory.samples], most)}|" for run in runs]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -83,10 +101,11 @@ def output_tables(runs: Sequence[Run]) -> list[str]:
         rows = []
         for run in runs:
             q = run.outputs[i][1]
-            times = (q.p50_ns, q.p99_ns, q.max_ns)
-            shown = (*map(format_duration, times), f"{q.utility:.3f}", f"{q.slowdown_mean:.3g}", f"{q.sdmr:.1%}")
+            times = (q.mean_ns, q.p50_ns, q.p99_ns, q.max_ns)
+            slow = (f"{n:.3g}" for n in (q.slowdown_mean, q.slowdown_max, q.slowdown_l2))
+            shown = (*map(format_duration, times), f"{q.utility:.3f}", *slow, f"{q.sdmr:.1%}")
             rows.append((run.policy, f"{run.load:g}", f"{q.tuples:,}", *shown))
-        head = ("policy", "load", "tuples", "p50", "p99", "max", "utility", "slowdown", "missed")
+        head = ("policy", "load", "tuples", "mean", "p50", "p99", "max", "utility", "slowdown", "worst", "l2", "missed")
         lines += ["", f"output {name}", *table(head, rows)]
     if len(names) > OUTPUTS_SHOWN:
         lines += ["", f"{len(names) - OUTPUTS_SHOWN} more outputs did no worse; --json has them all"]
@@ -135,7 +154,7 @@ def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
     lines: list[str] = []
     policies = by_policy(runs)
     for name, rows in policies.items():
-        lines += [f"policy {name}", *table(HEAD, [row(r) for r in rows]), ""]
+        lines += [f"policy {name}", *table(HEAD, [row(r) for r in rows]), *memory_lines(rows), ""]
     if any(len(rows) > 1 for rows in policies.values()):
         latency = {n: [(r.load, r.overall.p50_ns) for r in rows] for n, rows in policies.items()}
         utility = {n: [(r.load, r.overall.utility) for r in rows] for n, rows in policies.items()}

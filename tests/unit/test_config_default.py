@@ -23,6 +23,7 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("engine", models.EngineSection, {}),
     ("http", models.HttpSection, {}),
     ("scheduler", models.SchedulerSection, {}),
+    ("scheduler.batch", models.BatchSection, {}),
     ("limits", models.LimitsSection, {}),
     ("log", models.LogSection, {}),
     ("spark", models.SparkSection, {}),

@@ -238,6 +238,9 @@ def test_the_knee_lies_at_capacity_and_the_report_names_it() -> None:
     report = text(runs)
     assert "qos: the knee is between load 0.9 and 1.5" in report
     assert "output out0" in report and "p50 latency over load" in report
+    for column in ("mean", "p99", "max", "utility", "slowdown", "worst", "l2", "missed", "queues", "sched", "stor"):
+        assert column in report.splitlines()[1].split()
+    assert "queue memory over time" in report
     data = as_json(experiment, runs)
     assert set(data["runs"][0]["outputs"]) == {"out0", "out1", "out2", "out3"}
     assert data["knee"]["qos"] == {"held": 0.9, "lost": 1.5}

@@ -63,6 +63,29 @@ def test_a_long_network_shows_where_most_waits() -> None:
     assert len(text.splitlines()) <= 24
 
 
+def test_all_outputs_together_and_where_the_time_went() -> None:
+    data = stats()
+    a, b = data["outputs"] = data["outputs"][:2]
+    a["slowdown"], b["slowdown"] = {"mean": 2.0, "max": 3.0, "l2": 30.0}, {"mean": 4.0, "max": 9.0, "l2": 40.0}
+    a["emitted"], b["emitted"] = 300, 100
+    a["latency"]["window_tuples"], b["latency"]["window_tuples"] = 30, 10
+    a["latency"]["mean_ns"], b["latency"]["mean_ns"] = 1e6, 5e6
+    together = line_of(drawn(data), "(all)").split()
+    for part in ("2.0ms", "2.5", "9", "50"):  # mean latency; slowdown as mean, most and l2 norm
+        assert part in together, (part, together)
+    for name, ns in (("scheduler", 5), ("storage", 10), ("worker", 15)):
+        data["scheduler"][f"{name}_ns"] = ns
+    data["boxes"] = [dict(data["boxes"][0], cost_ns=70)]
+    assert "overhead scheduler 5% storage 10% worker 15%" in drawn(data)
+
+
+def test_queue_memory_over_time() -> None:
+    console = Console(width=200, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(draw(stats(), 5, [0, 2**20, 2**19]))
+    assert "queues  █▄ most 1.0MiB" in capture.get()
+
+
 def test_what_is_lost_is_said_loudly() -> None:
     assert "unaccounted" not in drawn(stats())
     assert "unaccounted for: 3 tuples" in drawn(stats(arc=3))
