@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Stats = Mapping[str, Any]
 
-FIXED_LINES = 11  # header, titles, rules: what is on the screen beside rows
+FIXED_LINES = 12  # header, titles, rules: what is on the screen beside rows
 PLAIN_WIDTH = 120
 MEMORY_LOOKS = 30  # shown as a strip in the header
 
@@ -105,7 +105,13 @@ def draw(stats: Stats, boxes: int, waited: Sequence[float] = ()) -> RenderableTy
     from rich.console import Group
     from rich.text import Text
 
-    return Group(_header(stats, waited), *map(Text, spark_lines(stats)), _outputs(stats), _boxes(stats, boxes))
+    return Group(
+        _header(stats),
+        _second_line(stats, waited),
+        *map(Text, spark_lines(stats)),
+        _outputs(stats),
+        _boxes(stats, boxes),
+    )
 
 
 def one_line(stats: Stats) -> str:
@@ -123,7 +129,7 @@ def one_line(stats: Stats) -> str:
     return " | ".join([*parts, *spark_lines(stats)])
 
 
-def _header(stats: Stats, waited: Sequence[float]) -> Text:
+def _header(stats: Stats) -> Text:
     from rich.text import Text
 
     engine, scheduler = stats["engine"], stats["scheduler"]
@@ -135,16 +141,22 @@ def _header(stats: Stats, waited: Sequence[float]) -> Text:
         "   policy ", (f"{scheduler['policy']} {scheduler['unit']}".strip() or "-", "bold"),
         "   up ", (duration(engine["uptime_ns"]), "bold"),
     )  # fmt: skip
-    if len(waited) > 1:
-        text.append(f"   queues {strip(list(waited), max(waited), MEMORY_LOOKS)} most {size(max(waited))}")
     if workers:
         text.append(f"   workers busy {workers}")
-    text.append(overhead(stats))
     if engine["shed_level"]:
         text.append(f"   shedding {engine['shed_level']:.2f}", "bold yellow")
     if lost := sum(stats["conservation_residual"].values()):
         text.append(f"   unaccounted for: {lost} tuples", "bold red")
     return text
+
+
+def _second_line(stats: Stats, waited: Sequence[float]) -> Text:
+    from rich.text import Text
+
+    parts = [overhead(stats)]
+    if len(waited) > 1:
+        parts.append(f"queues {strip(list(waited), max(waited), MEMORY_LOOKS)} most {size(max(waited))}")
+    return Text("   ".join(part for part in parts if part), "dim")
 
 
 def _outputs(stats: Stats) -> Table:
@@ -196,7 +208,7 @@ def overhead(stats: Stats) -> str:
     busy_ns = sum(parts.values()) + sum(b["cost_ns"] for b in stats["boxes"])
     if not busy_ns:
         return ""
-    return "   overhead " + " ".join(f"{name} {ns / busy_ns:.0%}" for name, ns in parts.items())
+    return "overhead " + " ".join(f"{name} {ns / busy_ns:.0%}" for name, ns in parts.items())
 
 
 def _boxes(stats: Stats, most: int) -> RenderableType:
