@@ -24,6 +24,9 @@ bench = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
+    from engine.cli.figures import add
+
+    add(bench)
     app.add_typer(bench, name="bench")
 
 

@@ -199,7 +199,7 @@ def draw_png(path: Path, runs: Sequence[Run]) -> None:
         agg: Any = import_module("matplotlib.backends.backend_agg")
         figures: Any = import_module("matplotlib.figure")
     except ImportError as error:
-        raise PlotError("a PNG needs matplotlib: pip install matplotlib") from error
+        raise PlotError("a PNG needs matplotlib: pip install 'aurorad[plots]'") from error
     figure = figures.Figure(figsize=(10, 7), layout="constrained")
     agg.FigureCanvasAgg(figure)
     axes = figure.subplots(2, 2)
