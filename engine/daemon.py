@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock, Thread
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,7 +55,7 @@ class Daemon:
         config = network.config
         self.network = network
         self.version = version
-        self.now_ns = SteadyClock(time_ns, lambda: clock_gettime_ns(CLOCK_BOOTTIME))
+        self.now_ns = SteadyClock(time_ns, partial(clock_gettime_ns, CLOCK_BOOTTIME))
         self._started_ns = self.now_ns()
         self._draining = False
         self._ready = False

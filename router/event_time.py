@@ -182,29 +182,41 @@ class SteadyClock:
     slewed. A jump beyond that is believed only after it has stood for ``PATIENCE_NS``: an administrator's slip is
     ignored, a machine that started without the time of day gets it. The time never goes back: where it is ahead, it
     runs at half its pace until it is right.
+
+    A tuple asks four times on its way, so the wall clock is looked at once in ``LOOK_NS``, and in between the offset
+    stands: 0.3 us where a look takes 1.2.
     """
 
     NEAR_NS = 10**8
     PATIENCE_NS = 60 * 10**9
+    LOOK_NS = 10**6
 
-    __slots__ = ("_believed_ns", "_lock", "_offset_ns", "_ran_ns", "_running_ns", "_suspect_ns", "_wall_ns", "jumps")
+    __slots__ = (
+        "_believed_ns", "_lock", "_look_ns", "_offset_ns", "_ran_ns", "_running_ns", "_suspect_ns", "_wall_ns", "jumps",
+    )  # fmt: skip
 
     def __init__(self, wall_ns: Callable[[], int], running_ns: Callable[[], int]) -> None:
         self._wall_ns = wall_ns
         self._running_ns = running_ns
-        self._ran_ns = running_ns()  # at the last call
+        self._ran_ns = running_ns()  # at the last look
+        self._look_ns = 0  # when to look again; the offset holds until then
         self._believed_ns = self._offset_ns = wall_ns() - self._ran_ns
         self._suspect_ns: int | None = None  # since when the wall clock has been elsewhere
         self._lock = Lock()
         self.jumps = 0  # of the wall clock, believed or not
 
     def __call__(self) -> int:
+        ran_ns = self._running_ns()
+        if ran_ns < self._look_ns:
+            return ran_ns + self._offset_ns
         with self._lock:
             ran_ns = self._running_ns()
             self._believe(self._wall_ns() - ran_ns, ran_ns)
             slowest_ns = self._offset_ns - max(0, ran_ns - self._ran_ns) // 2
             self._offset_ns = max(self._believed_ns, slowest_ns)
             self._ran_ns = ran_ns
+            # While it runs slower than the clock does, it is looked at every time: its pace is made here.
+            self._look_ns = ran_ns + self.LOOK_NS if self._offset_ns == self._believed_ns else 0
             return ran_ns + self._offset_ns
 
     def _believe(self, offset_ns: int, ran_ns: int) -> None:

@@ -104,28 +104,27 @@ class Train:
         valid = self.valid
         if valid is not None:
             valid = tidy_valid([None if v is None else v.take(index) for v in valid])
-        return Train(
-            self.schema,
-            tuple([c.take(index) for c in self.columns]),
-            take_arrivals(self.arrival_ns, index),
-            valid=valid,
-            pools=self.pools,
-            watermark_ns=self.watermark_ns,
-        )
+        columns = tuple([c.take(index) for c in self.columns])
+        return self._with_tuples(columns, take_arrivals(self.arrival_ns, index), valid)
 
     def slice(self, start: int, stop: int) -> Train:
         """Tuples ``start`` to ``stop``; views, no copy."""
         valid = self.valid
         if valid is not None:
             valid = tidy_valid([None if v is None else v[start:stop] for v in valid])
-        return Train(
-            self.schema,
-            tuple([c[start:stop] for c in self.columns]),
-            self.arrival_ns[start:stop],
-            valid=valid,
-            pools=self.pools,
-            watermark_ns=self.watermark_ns,
-        )
+        return self._with_tuples(tuple([c[start:stop] for c in self.columns]), self.arrival_ns[start:stop], valid)
+
+    def _with_tuples(self, columns: tuple[Array, ...], arrival_ns: npt.NDArray[np.int64], valid: Valid | None) -> Train:
+        """Other tuples, all else the same. Not by ``__init__``, which takes 0.5 us more."""
+        out = Train.__new__(Train)
+        out.schema = self.schema
+        out.columns = columns
+        out.arrival_ns = arrival_ns
+        out.count = arrival_ns.shape[0]
+        out.valid = valid
+        out.pools = self.pools
+        out.watermark_ns = self.watermark_ns
+        return out
 
     def split(self, count: int) -> tuple[Train, Train]:
         """The first ``count`` tuples and the rest. The watermark comes after all of them, so the rest carries it."""
