@@ -76,12 +76,20 @@ class LoadModel:
         self._backward = _levels(between, _heights(network), key=2)
         self._forward = _levels(between, _depths(network), key=3)
 
-    def coefficients(self, cost_ns: Floats, port_selectivity: Floats) -> Coefficients:
-        """``cost_ns`` by box is the cost of a tuple (``Statistics.effective_cost_ns``)."""
+    def coefficients(
+        self, cost_ns: Floats, port_selectivity: Floats, output_cost_ns: Floats | None = None
+    ) -> Coefficients:
+        """``cost_ns`` by box is the cost of a tuple (``Statistics.effective_cost_ns``); by output, of delivering it."""
         boxes = np.array(cost_ns, np.float64)
+        ends, outputs = self._to_output
+        delivery = np.zeros(self._arcs)
+        if output_cost_ns is not None:
+            delivery[ends] = output_cost_ns[outputs]
+            last = ends[self._arc_port[ends] >= 0]
+            np.add.at(boxes, self._arc_source[last], port_selectivity[self._arc_port[last]] * delivery[last])
         for level in self._backward:
             np.add.at(boxes, level.sources, port_selectivity[level.ports] * boxes[level.targets])
-        arcs = np.where(self.arc_box >= 0, boxes[self.arc_box] if self._boxes else 0.0, 0.0)
+        arcs = np.where(self.arc_box >= 0, boxes[self.arc_box] if self._boxes else 0.0, delivery)
         numbers, streams = self._from_stream
         return Coefficients(_sums(streams, arcs[numbers], self._streams), arcs, boxes)
 

@@ -66,3 +66,17 @@ class QoS:
     value_field: str = ""
     prefer: str = ""  # an expression: tuples for which it holds are the last to be dropped
     deadline_ns: int | None = None  # the end of the good zone, where a preset or the graph gives one
+
+    @property
+    def shed_by(self) -> QoSGraph | None:
+        """The loss graph that a load shedder goes by; None: nothing on the way to this output may be dropped.
+
+        Whoever says which tuples matter least (``prefer``, a value graph) has said that some may be dropped: without a
+        loss graph utility then falls in proportion.
+        """
+        if self.loss is None and (self.value is not None or self.prefer):
+            return IN_PROPORTION
+        return self.loss
+
+
+IN_PROPORTION = QoSGraph(((0.0, 0.0), (1.0, 1.0)))

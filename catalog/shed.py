@@ -44,6 +44,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """What the tuples that reach a semantic place are worth to its output: cells by rising worth."""
+
+    shares: tuple[float, ...]  # of the tuples; they add up to 1
+    worths: tuple[float, ...]  # utility of a tuple, 0 to 1, strictly rising
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """So much is dropped at one place, and why that was the cheapest there was."""
 

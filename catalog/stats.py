@@ -61,6 +61,7 @@ class Statistics:
         self.tuple_bytes: Floats = np.array([_width(b.in_schemas[0]) for b in boxes], np.float64)  # on its input
         self.observed_calls: Counts = np.zeros(len(boxes), np.int64)  # 0: still the first guess
         self.rate_per_s: Floats = np.zeros(len(network.streams))  # what the sources offer, good tuples
+        self.output_cost_ns: Floats = np.zeros(len(network.outputs))  # of delivering a tuple: encoding, mostly
 
         # Ports are laid out one after another: port p of box b is at port_start[b] + p.
         self.port_start: Index = port_starts(network)
@@ -76,6 +77,8 @@ class Statistics:
         self._seen_in = np.full(len(boxes), SEED_TUPLES)
         self._seen_out = self.port_selectivity * SEED_TUPLES
         self._rate_known = np.zeros(len(network.streams), np.bool_)
+        self._delivered = np.zeros(len(network.outputs))
+        self._delivery_ns = np.zeros(len(network.outputs))
 
     # -- what the tick brings -----------------------------------------------------------------------------------------
 
@@ -106,6 +109,14 @@ class Statistics:
         keep = np.where(self._rate_known, np.exp(-elapsed_ns / 1e9 / RATE_TAU_S), 0.0)
         self.rate_per_s[:] = keep * self.rate_per_s + (1 - keep) * now
         self._rate_known |= now > 0
+
+    def observe_outputs(self, tuples: Counts, cost_ns: Counts, elapsed_ns: int) -> None:
+        """By output: tuples delivered since the last tick, and the time that it took."""
+        came = np.asarray(tuples, np.float64)
+        keep = np.where(came > 0, np.exp(-elapsed_ns / 1e9 / SELECTIVITY_TAU_S), 1.0)
+        self._delivered[:] = keep * self._delivered + came
+        self._delivery_ns[:] = keep * self._delivery_ns + np.asarray(cost_ns, np.float64)
+        np.divide(self._delivery_ns, self._delivered, out=self.output_cost_ns, where=self._delivered > 0)
 
     def observe_tuple_bytes(self, tuples: Counts, nbytes: Counts) -> None:
         """By box: what waits on its inputs now. A box with nothing waiting keeps what it had."""
@@ -143,6 +154,11 @@ class Statistics:
             if stream.name in streams:
                 self.rate_per_s[stream.number] = old.rate_per_s[streams[stream.name]]
                 self._rate_known[stream.number] = old._rate_known[streams[stream.name]]
+        outputs = {o.name: o.number for o in old_network.outputs}
+        for output in network.outputs:
+            if output.name in outputs:
+                for name in _BY_OUTPUT:
+                    getattr(self, name)[output.number] = getattr(old, name)[outputs[output.name]]
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -204,6 +220,7 @@ _BY_BOX = (
     "cost_per_call_ns", "cost_per_tuple_ns", "selectivity", "train_tuples", "tuple_bytes", "observed_calls",
     "_aa", "_ab", "_bb", "_surprises", "_seen_in",
 )  # fmt: skip
+_BY_OUTPUT = ("output_cost_ns", "_delivered", "_delivery_ns")
 _BY_PORT = ("port_selectivity", "_seen_out")
 
 
