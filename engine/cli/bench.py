@@ -24,9 +24,10 @@ bench = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    from engine.cli.figures import add
+    from engine.cli import figures, overload
 
-    add(bench)
+    figures.add(bench)
+    overload.add(bench)
     app.add_typer(bench, name="bench")
 
 

@@ -1,0 +1,258 @@
+"""The processes at both ends: ``python -m engine.bench.overload.client send|saturate|read SPEC.json``.
+
+Each says that it is ready, waits for a word with the moment to begin (ns), and answers in one JSON line at its end.
+Arrow both ways, because at four times the knee a client that writes JSON would be the bottleneck.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from engine.bench.overload.arrivals import Shape
+
+TICK_S = 0.01
+CHUNK_TUPLES = 2_000  # of a batch; a tick of many tuples is several
+BINS_PER_S = 10
+
+
+def say(**record: object) -> None:
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
+
+
+def word() -> int:
+    """The moment to begin; a parent that is gone closes the line."""
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(1)
+    return int(line)
+
+
+# -- sending -----------------------------------------------------------------------------------------------------------
+
+
+class Feed:
+    """One stream: rows of a sample again and again, each with the time it is due."""
+
+    def __init__(self, spec: dict[str, Any], load: dict[str, Any]) -> None:
+        with pa.OSFile(spec["sample"], "rb") as file:
+            self._table: pa.RecordBatch = pa.ipc.open_file(file).get_batch(0)
+        self._time = self._table.schema.get_field_index(spec["time"])
+        self.per_s: float = spec["per_s"]
+        self.manner: str = load["manner"]
+        self._keep: float = load["keep"]
+        self._room: int = max(CHUNK_TUPLES, int(load["buffer_s"] * self.per_s))
+        self._random = np.random.default_rng(load["seed"])
+        self._at = 0
+        self._owed = 0.0
+        self._waiting: deque[pa.RecordBatch] = deque()
+        self._tuples = 0
+        self._changed = threading.Condition()
+        self._ended = False
+        self.offered = self.dropped = 0
+        self._connection = socket.create_connection(("127.0.0.1", spec["port"]))
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def tick(self, due_ns: int, tuples: float) -> None:
+        self._owed += tuples
+        while self._owed >= 1:
+            count = min(int(self._owed), CHUNK_TUPLES, self._table.num_rows - self._at)
+            batch = self._table.slice(self._at, count)
+            self._at = (self._at + count) % self._table.num_rows
+            self._owed -= count
+            self.offered += count
+            self._put(self._kept(batch), due_ns)
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.manner != "random" or self._keep >= 1:
+            return batch
+        mask = self._random.random(batch.num_rows) < self._keep
+        self.dropped += batch.num_rows - int(mask.sum())
+        return batch.filter(pa.array(mask))
+
+    def _put(self, batch: pa.RecordBatch, due_ns: int) -> None:
+        stamps = pa.array(np.full(batch.num_rows, due_ns, np.int64)).cast(batch.schema.field(self._time).type)
+        stamped = batch.set_column(self._time, batch.schema.field(self._time), stamps)
+        with self._changed:
+            full = self._tuples >= self._room
+            if full and self.manner == "newest":
+                self.dropped += stamped.num_rows
+                return
+            self._waiting.append(stamped)
+            self._tuples += stamped.num_rows
+            while self.manner == "oldest" and self._tuples > self._room and len(self._waiting) > 1:
+                lost = self._waiting.popleft().num_rows
+                self._tuples -= lost
+                self.dropped += lost
+            self._changed.notify()
+
+    def _write(self) -> None:
+        try:
+            with self._connection.makefile("wb", 0) as file, pa.ipc.new_stream(file, self._table.schema) as writer:
+                while (batch := self._next()) is not None:
+                    writer.write_batch(batch)
+        except (OSError, pa.ArrowException):
+            pass  # the daemon has ended: so has the experiment
+
+    def _next(self) -> pa.RecordBatch | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ended)
+            if not self._waiting:
+                return None
+            batch = self._waiting.popleft()
+            self._tuples -= batch.num_rows
+            return batch
+
+    def end(self, linger_s: float) -> int:
+        """How many tuples could not be sent."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self._thread.join(linger_s)
+        with self._changed:
+            return self._tuples
+
+
+def send(spec: dict[str, Any]) -> None:
+    shape = Shape(spec["shape"], spec["load"], spec["seconds"])
+    feeds = [Feed(stream, spec) for stream in spec["streams"]]
+    say(ready=True)
+    begun_ns = word()
+    ticks = round(shape.seconds / TICK_S)
+    worst_s = 0.0
+    for i in range(ticks):
+        due_ns = begun_ns + int(i * TICK_S * 1e9)
+        ahead_s = (due_ns - time.time_ns()) / 1e9
+        if ahead_s > 0:
+            time.sleep(ahead_s)
+        worst_s = max(worst_s, -ahead_s)
+        factor = shape.factor(i * TICK_S)
+        for feed in feeds:
+            feed.tick(due_ns, feed.per_s * factor * TICK_S)
+    unsent = sum(feed.end(spec["grace_s"]) for feed in feeds)
+    say(offered=sum(f.offered for f in feeds), dropped=sum(f.dropped for f in feeds), unsent=unsent, behind_s=worst_s)
+
+
+def saturate(spec: dict[str, Any]) -> None:
+    """As fast as it is taken, all streams in step: what the network takes a second is its knee."""
+    writers = []
+    for stream in spec["streams"]:
+        with pa.OSFile(stream["sample"], "rb") as sample:
+            table: pa.RecordBatch = pa.ipc.open_file(sample).get_batch(0)
+        file = socket.create_connection(("127.0.0.1", stream["port"])).makefile("wb", 0)
+        writers.append((stream, table, pa.ipc.new_stream(file, table.schema)))
+    most = max(stream["per_s"] for stream in spec["streams"])
+    say(ready=True)
+    begun_ns = word()
+    sent = warm_sent = at = 0
+    warm_ns = time_ns = begun_ns
+    while time_ns < begun_ns + spec["seconds"] * 1e9:
+        for stream, table, writer in writers:
+            count = max(1, round(CHUNK_TUPLES * stream["per_s"] / most))
+            rows = table.slice(at % (table.num_rows - count), count)
+            index = table.schema.get_field_index(stream["time"])
+            stamps = pa.array(np.full(count, time_ns, np.int64)).cast(table.schema.field(index).type)
+            writer.write_batch(rows.set_column(index, table.schema.field(index), stamps))
+            sent += count
+        at += CHUNK_TUPLES
+        time_ns = time.time_ns()
+        if time_ns < begun_ns + spec["seconds"] * 0.4e9:  # the daemon's queues fill first
+            warm_sent, warm_ns = sent, time_ns
+    say(per_s=(sent - warm_sent) / ((time_ns - warm_ns) / 1e9))
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """One output: counts, utility and value by the moment that tuples were due, in tenths of a second."""
+
+    def __init__(self, spec: dict[str, Any], seconds: float) -> None:
+        self.spec = spec
+        self._bins = int(seconds * BINS_PER_S)
+        self._warm = int(spec["warm_s"] * BINS_PER_S)
+        self.counts, self.utility, self.value = (np.zeros(self._bins) for _ in range(3))
+        self.latencies: list[np.ndarray[Any, Any]] = []
+        self.connection = socket.create_connection(("127.0.0.1", spec["port"]))
+        self.begun_ns = 0
+
+    def run(self) -> None:
+        try:
+            with self.connection.makefile("rb", 1 << 20) as file, pa.ipc.open_stream(file) as stream:
+                for batch in stream:
+                    self._take(batch, time.time_ns())
+        except (OSError, pa.ArrowException):
+            return
+
+    def _take(self, batch: pa.RecordBatch, now_ns: int) -> None:
+        if not batch.num_rows:
+            return
+        due = batch.column(batch.schema.get_field_index(self.spec["time"])).cast(pa.timestamp("ns"))
+        due_ns = due.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        delay_ns = now_ns - due_ns
+        at = ((due_ns - self.begun_ns) * BINS_PER_S // 1_000_000_000).astype(np.int64)
+        inside = (at >= 0) & (at < self._bins)
+        at, delay_ns = at[inside], delay_ns[inside]
+        xs, ys = self.spec["latency"]
+        self.latencies.append(delay_ns[at >= self._warm])
+        self.counts += np.bincount(at, minlength=self._bins)
+        self.utility += np.bincount(at, np.interp(delay_ns, xs, ys), self._bins)
+        self.value += np.bincount(at, self._worth(batch)[inside], self._bins)
+
+    def _worth(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+        worth = self.spec["value"]
+        if worth is None:
+            return np.ones(batch.num_rows)
+        if "prefer" in worth:
+            import polars as pl
+
+            chosen = pl.DataFrame(batch).select(pl.sql_expr(worth["prefer"]).fill_null(False).cast(pl.Float64))
+            return chosen.to_series().to_numpy()
+        column = batch.column(batch.schema.get_field_index(worth["field"])).to_numpy(zero_copy_only=False)
+        values: np.ndarray[Any, Any] = np.interp(column.astype(np.float64), worth["xs"], worth["ys"])
+        return values
+
+    def answer(self) -> dict[str, Any]:
+        delays = np.concatenate(self.latencies) if self.latencies else np.zeros(0)
+        p50, p99 = np.quantile(delays, (0.5, 0.99)).tolist() if len(delays) else (0.0, 0.0)
+        return {
+            "name": self.spec["name"],
+            "p50_ns": p50,
+            "p99_ns": p99,
+            "counts": self.counts.tolist(),
+            "utility": self.utility.tolist(),
+            "value": self.value.tolist(),
+            "warm": self._warm,
+        }
+
+
+def read(spec: dict[str, Any]) -> None:
+    readers = [Reader(output, spec["seconds"]) for output in spec["outputs"]]
+    say(ready=True)
+    begun_ns = word()
+    threads = []
+    for reader in readers:
+        reader.begun_ns = begun_ns
+        threads.append(threading.Thread(target=reader.run, daemon=True))
+        threads[-1].start()
+    word()  # enough
+    for reader in readers:
+        reader.connection.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join(5)
+    say(outputs=[reader.answer() for reader in readers])
+
+
+if __name__ == "__main__":
+    {"send": send, "saturate": saturate, "read": read}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))

@@ -1,0 +1,57 @@
+"""What ``bench overload`` prints: each output under each strategy, and the one line that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from catalog.network import Network
+from engine.bench.overload.measure import Outcome, StepAnswer
+from engine.bench.overload.run import best_of_others, in_good_zone
+from engine.bench.report import Result
+
+GAIN = 1.5  # over the best of the others, at twice the knee
+SETTLED_S, RESTORED_S, OVERSHOOTS = 2.0, 5.0, 1
+
+
+def results(outcomes: Sequence[Outcome], network: Network) -> Iterable[Result]:
+    """In the form of all benchmarks: the sum of utilities against the best of the others, and each output's p99."""
+    for outcome in outcomes:
+        case = f"{outcome.shape},load={outcome.load:g},{outcome.strategy}"
+        baseline = None
+        if outcome.strategy == "shed" and any(o.strategy != "shed" for o in outcomes):
+            baseline = best_of_others(outcomes, outcome.shape, outcome.load).utility
+        target = GAIN if baseline is not None and outcome.load == 2 and outcome.shape == "uniform" else None
+        yield Result("overload", case, "utility", outcome.utility, baseline, at_least=target)
+        for output in outcome.outputs:
+            deadline_ns = network.output(output.name).qos.deadline_ns
+            extra = {
+                "share": round(output.share, 4), "value": round(output.value, 4), "utility": round(output.utility, 4),
+                "in_good_zone": in_good_zone(output, deadline_ns),
+            }  # fmt: skip
+            limit_s = None if deadline_ns is None else deadline_ns / 1e9
+            yield Result("overload", f"{case},{output.name}", "p99_s", output.p99_ns / 1e9, limit_s, extra=extra)
+
+
+def step_results(answer: StepAnswer, load: float) -> Iterable[Result]:
+    case = f"step 0.5 to {load:g}"
+    yield Result("overload", case, "settled_s", answer.settled_s, SETTLED_S, at_most=1.0)
+    yield Result("overload", case, "restored_s", answer.restored_s, RESTORED_S, at_most=1.0)
+    yield Result("overload", case, "overshoots", answer.overshoots, OVERSHOOTS, at_most=1.0)
+
+
+def draw(outcomes: Sequence[Outcome], network: Network, console: Console) -> None:
+    """A table for each load and shape: strategies down, outputs across."""
+    for shape, load in dict.fromkeys((o.shape, o.load) for o in outcomes):
+        table = Table(title=f"{shape} arrivals at {load:g} times the knee", title_justify="left")
+        table.add_column("strategy")
+        for output in network.outputs:
+            table.add_column(output.name, justify="right")
+        table.add_column("all", justify="right", style="bold")
+        for outcome in [o for o in outcomes if (o.shape, o.load) == (shape, load)]:
+            cells = [f"{o.utility:.2f}  {o.value:.0%}  {o.p99_ns / 1e6:,.0f} ms" for o in outcome.outputs]
+            table.add_row(outcome.strategy, *cells, f"{outcome.utility:.2f}")
+        console.print(table)
+    console.print("each cell: utility, share of the value delivered, p99 of latency as a reader sees it", style="dim")

@@ -1,0 +1,174 @@
+"""The experiments: the knee, the strategies beside each other, a step, a soak. See the package's head."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.bench.harness import BenchError, child, wait_listening
+from engine.bench.overload.arrivals import Shape
+from engine.bench.overload.client import BINS_PER_S
+from engine.bench.overload.measure import (
+    Delivered,
+    Floats,
+    Outcome,
+    Reference,
+    StepAnswer,
+    delivered,
+    reference,
+    step_answer,
+    utility_series,
+)
+from engine.bench.overload.scenario import Scenario
+from engine.processes import command, end, spawn
+
+STRATEGIES = ("shed", "block", "oldest", "newest", "random")
+CLIENT = "engine.bench.overload.client"
+BUFFER_S = 0.25
+HEADROOM = 0.9  # of the knee that `random` fills: at all of it queues grow without end
+WARM_S = 2.0
+GRACE_S = 2.0
+KNEE_SECONDS = 6.0
+TUPLE_BYTES = 64  # about, in a queue
+Progress = Callable[[str], None]
+
+
+class Overload:
+    """One network file under too much. Owns the folder with its samples."""
+
+    def __init__(self, file: Path, folder: Path, seconds: float, progress: Progress = lambda text: None) -> None:
+        self.scenario = Scenario(file, folder)
+        self.network = self.scenario.network
+        self.seconds = seconds
+        self._folder = folder
+        self._progress = progress
+        streams = [s.name for s in self.network.streams]
+        self.mix = {name: 1.0 / len(streams) for name in streams}
+        self.knee_per_s = 0.0
+        self.whole = Reference({}, {})
+
+    def find_knee(self) -> float:
+        """Tuples a second of all streams together, and what comes out for each when nothing is lost."""
+        self._progress("the knee: as much as it takes, under back-pressure")
+        per_s = dict.fromkeys(self.mix, 1.0)
+        with self._daemon("block", 32 << 20), self._readers(KNEE_SECONDS, 0.0) as readers:
+            spec = {"seconds": KNEE_SECONDS, "streams": self.scenario.stream_specs(per_s)}
+            with child(CLIENT, "saturate", self._write("saturate", spec)) as sender:
+                sender.answer()
+                now_ns = time.time_ns()
+                readers.say(str(now_ns))
+                sender.say(str(now_ns))
+                self.knee_per_s = float(sender.answer()["per_s"])
+                readers.say("0")
+                readers.answer()
+        self._progress(f"the knee is at {self.knee_per_s:,.0f} tuples a second; half of it, for what comes out")
+        answers, offered, _ = self._drive("shed", Shape("uniform", 0.5, self.seconds), None)
+        self.whole = reference(answers, offered)
+        return self.knee_per_s
+
+    def outcome(self, strategy: str, shape: Shape) -> Outcome:
+        self._progress(f"{strategy}, {shape.name} arrivals at {shape.load:g} times the knee")
+        answers, offered, sent = self._drive(strategy, shape, None if strategy == "shed" else self._short_memory())
+        outputs = tuple(delivered(a, self.network.output(a["name"]), self.whole, offered) for a in answers)
+        return Outcome(strategy, shape.name, shape.load, outputs, sent["offered"], sent["behind_s"])
+
+    def step(self, load: float) -> tuple[StepAnswer, Floats]:
+        """From half the knee to ``load`` times it and back, and how the sum of utilities followed."""
+        shape = Shape("step", load, 4 * self.seconds)
+        self._progress(f"a step from 0.5 to {load:g} times the knee and back")
+        answers, offered, _ = self._drive("shed", shape, None)
+        series = utility_series(answers, self.network, self.whole, offered)
+        spans = len(series)
+        up, down = spans // 4, spans // 2
+        before = float(np.median(series[up // 2 : up]))
+        return step_answer(series, up, down, 0.5, before), series
+
+    # -- one run ------------------------------------------------------------------------------------------------------
+
+    def _drive(
+        self, strategy: str, shape: Shape, memory_bytes: int | None
+    ) -> tuple[Sequence[Mapping[str, Any]], Floats, Mapping[str, Any]]:
+        """What the readers saw, what was due by tenths of a second, and what the sender says."""
+        per_s = {name: share * self.knee_per_s for name, share in self.mix.items()}
+        spec = {
+            "shape": shape.name, "load": shape.load, "seconds": shape.seconds, "grace_s": GRACE_S, "seed": 7,
+            "manner": strategy if strategy in ("oldest", "newest", "random") else "direct",
+            "keep": min(1.0, HEADROOM / shape.load), "buffer_s": BUFFER_S,
+            "streams": self.scenario.stream_specs(per_s),
+        }  # fmt: skip
+        overload = "shed" if strategy == "shed" else "block"
+        with self._daemon(overload, memory_bytes), self._readers(shape.seconds, WARM_S) as readers:
+            with child(CLIENT, "send", self._write("send", spec)) as sender:
+                sender.answer()
+                begun_ns = time.time_ns() + 50_000_000
+                readers.say(str(begun_ns))
+                sender.say(str(begun_ns))
+                sent = sender.answer()
+                time.sleep(max(0.0, begun_ns / 1e9 + shape.seconds + GRACE_S - time.time()))
+            readers.say("0")
+            answers = readers.answer()["outputs"]
+        bins = np.arange(int(shape.seconds * BINS_PER_S)) / BINS_PER_S
+        offered = np.array([shape.factor(at) for at in bins.tolist()]) * self.knee_per_s / BINS_PER_S
+        return answers, offered, sent
+
+    def _short_memory(self) -> int:
+        return max(1 << 20, int(BUFFER_S * self.knee_per_s * TUPLE_BYTES))
+
+    @contextmanager
+    def _daemon(self, overload: str, memory_bytes: int | None) -> Iterator[subprocess.Popen[bytes]]:
+        file = self.scenario.file(overload, memory_bytes)
+        process = spawn(command("run", str(file)), stdout=subprocess.DEVNULL)
+        try:
+            wait_listening(self.scenario.http_port, process)
+            yield process
+        finally:
+            process.kill()  # what it still has would take long to drain, and nobody reads it any more
+            end(process)
+
+    @contextmanager
+    def _readers(self, seconds: float, warm_s: float) -> Iterator[Any]:
+        spec = {"seconds": seconds, "outputs": self.scenario.output_specs(warm_s)}
+        with child(CLIENT, "read", self._write("read", spec)) as readers:
+            readers.answer()
+            yield readers
+
+    def _write(self, name: str, spec: Mapping[str, Any]) -> Path:
+        file = self._folder / f"{name}.json"
+        file.write_text(json.dumps(spec))
+        return file
+
+    def stats(self) -> dict[str, Any]:
+        """Of the daemon that runs now."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.scenario.http_port}/api/v1/stats", timeout=10) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+            return found
+
+
+@contextmanager
+def overloaded(file: Path, seconds: float, progress: Progress) -> Iterator[Overload]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aurorad-overload-")))
+        yield Overload(file, folder, seconds, progress)
+
+
+def best_of_others(outcomes: Sequence[Outcome], shape: str, load: float) -> Outcome:
+    others = [o for o in outcomes if o.strategy != "shed" and (o.shape, o.load) == (shape, load)]
+    if not others:
+        raise BenchError("no other strategy was run at this load")
+    return max(others, key=lambda o: o.utility)
+
+
+def in_good_zone(output: Delivered, deadline_ns: int | None) -> bool:
+    return deadline_ns is None or output.p99_ns <= deadline_ns
+
+
+__all__ = ["STRATEGIES", "Overload", "best_of_others", "in_good_zone", "overloaded"]

@@ -1,0 +1,144 @@
+"""A network file as an experiment needs it: other ports, Arrow at both ends, and what to do when it is too much."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.config.document import read_document
+from catalog.config.read import read_text
+from catalog.network import Network, Output, Stream
+from catalog.schema import Schema, Type
+from engine.bench.harness import BenchError, free_ports
+from engine.demo.market import Market
+from engine.load import load_network
+
+SAMPLE_TUPLES = 100_000
+NEVER_NS = 1e18
+ARROW_TYPES: dict[Type, pa.DataType] = {
+    Type.BOOLEAN: pa.bool_(),
+    Type.INT: pa.int32(),
+    Type.BIGINT: pa.int64(),
+    Type.FLOAT: pa.float32(),
+    Type.DOUBLE: pa.float64(),
+    Type.STRING: pa.string(),
+    Type.TIMESTAMP: pa.timestamp("ns", "UTC"),
+}
+
+
+class Scenario:
+    """``folder`` gets the samples and the rewritten network files."""
+
+    def __init__(self, file: Path, folder: Path, seed: int = 7) -> None:
+        text, name = read_text(file)
+        self.network: Network = load_network(file)
+        self._data: dict[str, Any] = read_document(text, name, os.environ).data
+        self._folder = folder
+        if not any(s.overload == "shed" for s in self.network.streams):
+            raise BenchError("no stream of this network sheds (overload: shed): there is nothing to compare")
+        for stream in self.network.streams:
+            if stream.time_field is None:
+                raise BenchError(f"stream {stream.name} has no time: its tuples cannot carry the moment they were due")
+        for output in self.network.outputs:
+            if time_field(self.network, output) is None:
+                raise BenchError(f"output {output.name} does not keep its stream's time: its latency cannot be seen")
+        ports = free_ports(len(self.network.streams) + len(self.network.outputs) + 1)
+        self.http_port, *rest = ports
+        self.stream_ports = dict(zip([s.name for s in self.network.streams], rest, strict=False))
+        self.output_ports = dict(
+            zip([o.name for o in self.network.outputs], rest[len(self.stream_ports) :], strict=True)
+        )
+        self.samples = {s.name: self._write_sample(s, seed) for s in self.network.streams}
+
+    def file(self, overload: str, memory_bytes: int | None = None) -> Path:
+        """The network with every source and sink on loopback in Arrow; ``overload`` for those streams that shed."""
+        data = json.loads(json.dumps(self._data))
+        data["http"] = {"listen": f"127.0.0.1:{self.http_port}"}
+        data["log"] = {"level": "warning"}
+        if memory_bytes is not None:
+            data.setdefault("engine", {})["memory"] = f"{memory_bytes}B"
+        for name, stream in data["streams"].items():
+            stream["source"] = {"tcp": f"127.0.0.1:{self.stream_ports[name]}", "format": "arrow"}
+            stream["overload"] = overload if stream.get("overload") == "shed" else stream.get("overload", "block")
+        for name, output in data["outputs"].items():
+            output["sink"] = {
+                "tcp": f"127.0.0.1:{self.output_ports[name]}", "format": "arrow", "when_slow": "block",
+                "buffer": "64MiB",
+            }  # fmt: skip
+        file = self._folder / f"{overload}-{memory_bytes or 0}.yaml"
+        file.write_text(json.dumps(data, indent=1))
+        return file
+
+    def stream_specs(self, per_s: Mapping[str, float]) -> list[dict[str, Any]]:
+        return [
+            {"port": self.stream_ports[s.name], "time": s.time_field, "sample": str(self.samples[s.name]),
+             "per_s": per_s[s.name]}
+            for s in self.network.streams
+        ]  # fmt: skip
+
+    def output_specs(self, warm_s: float) -> list[dict[str, Any]]:
+        return [
+            {"name": o.name, "port": self.output_ports[o.name], "time": time_field(self.network, o), "warm_s": warm_s,
+             "latency": _latency(o), "value": _value(o)}
+            for o in self.network.outputs
+        ]  # fmt: skip
+
+    def _write_sample(self, stream: Stream, seed: int) -> Path:
+        batch = sample(stream, seed)
+        file = self._folder / f"{stream.name}.arrow"
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return file
+
+
+def time_field(network: Network, output: Output) -> str | None:
+    """The field of an output that still holds the event time of its stream, by its name."""
+    names = {s.time_field for s in network.streams if s.time_field is not None}
+    return next((f.name for f in output.schema if f.name in names and f.type is Type.TIMESTAMP), None)
+
+
+def _latency(output: Output) -> tuple[list[float], list[float]]:
+    graph = output.qos.latency
+    return ([0.0, NEVER_NS], [1.0, 1.0]) if graph is None else (graph.xs.tolist(), graph.ys.tolist())
+
+
+def _value(output: Output) -> dict[str, Any] | None:
+    qos = output.qos
+    if qos.value is not None:
+        return {"field": qos.value_field, "xs": qos.value.xs.tolist(), "ys": qos.value.ys.tolist()}
+    return {"prefer": qos.prefer} if qos.prefer else None
+
+
+def sample(stream: Stream, seed: int) -> pa.RecordBatch:
+    """Tuples of the demo's market where a stream has its schema; else made up by type."""
+    market = Market(seed)
+    columns = {"trades": "price", "quotes": "bid"}
+    if stream.name in columns and columns[stream.name] in stream.schema:
+        trades, quotes = market.step(0, 1.0, SAMPLE_TUPLES, 1.0)
+        rows = [json.loads(line) for line in (trades if stream.name == "trades" else quotes).splitlines()]
+        if set(rows[0]) == {f.name for f in stream.schema}:
+            return _batch(stream.schema, {f.name: [row[f.name] for row in rows] for f in stream.schema})
+    random = np.random.default_rng(seed)
+    return _batch(stream.schema, {f.name: _made_up(f.type, random) for f in stream.schema})
+
+
+def _made_up(kind: Type, random: np.random.Generator) -> Any:
+    if kind is Type.BOOLEAN:
+        return random.random(SAMPLE_TUPLES) < 0.5
+    if kind is Type.STRING:
+        return [f"key{i}" for i in random.integers(0, 100, SAMPLE_TUPLES).tolist()]
+    if kind in (Type.FLOAT, Type.DOUBLE):
+        return random.random(SAMPLE_TUPLES) * 100
+    return random.integers(0, 1_000, SAMPLE_TUPLES)
+
+
+def _batch(schema: Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    fields = [pa.field(f.name, ARROW_TYPES[f.type], f.nullable) for f in schema]
+    arrays = [pa.array(columns[f.name]).cast(f.type) for f in fields]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
