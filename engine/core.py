@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 
 from catalog.network import Network
 from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
+from catalog.shed import ShedPlan
 from catalog.stats import Statistics
+from engine.executable import Sheds
 from engine.journeys.recorder import Journeys
 from engine.runtime import BoxRuntime
+from engine.shed.book import LossBook
+from engine.shed.ring import Counts
+from engine.shed.shedding import Shedding
 from engine.spiller import Spiller, spillable_arcs
 from engine.taps import Taps
 from engine.worker import WorkerPool
@@ -69,6 +74,11 @@ class Engine:
         self.taps.on_change = self.pool.forget
         self.journeys: Journeys | None = Journeys(network, self.runtimes, now_ns) if explain else None
         self.loop.observer = self.pool.journeys = self.journeys
+        self.shedding = Shedding(network, LossBook(network, self._passed), now_ns)
+        self.shedding.on_change = self._shed_elsewhere
+        self.shedding.more_counts = self._expired
+        for runtime in self.runtimes:
+            runtime.attend(self.shedding.book.boxes.get(runtime.node.number))
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self.lent_ns = 0  # that threads other than the workers spent on plans
         self._room = Condition()
@@ -166,6 +176,28 @@ class Engine:
         """An outlet takes no more, or does again."""
         self.post(OutputBlocked(output) if blocked else OutputFreed(output))
 
+    # -- tuples given up --------------------------------------------------------------------------------------------
+
+    def shed(self, plan: ShedPlan) -> None:
+        """This is dropped from now on, and nothing else. Any thread."""
+        self.shedding.put(plan)
+
+    def tidy(self) -> None:
+        """Some times a second: forget what no open window needs of what was dropped."""
+        self.shedding.tidy()
+        self.shedding.book.forget(lambda box: self.runtimes[box].closed_ns)
+
+    def _shed_elsewhere(self, sheds: Sheds) -> None:
+        self.routes.shed(sheds)
+        self.pool.shed(sheds)
+
+    def _passed(self, box: int, port: int) -> float:
+        runtime = self.runtimes[box]
+        return runtime.tuples_out[port] / runtime.tuples_in if runtime.tuples_in else 1.0
+
+    def _expired(self) -> Counts:
+        return {(a, "expired"): q.expired for a, q in enumerate(self.storage.queues) if q.expired}
+
     def _announce(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
         if nbytes == TOLD:
             return
@@ -191,7 +223,15 @@ class Engine:
         return [runtime.reading() for runtime in self.runtimes]
 
     def arc_readings(self) -> list[ArcReading]:
-        return self.storage.readings([arc.name for arc in self.network.arcs])
+        readings = self.storage.readings([arc.name for arc in self.network.arcs])
+        for number, shed in list(self.shedding.known.items()):
+            if dropped := {str(reason): count for reason, count in shed.dropped.items() if count}:
+                mine = readings[number]
+                for reason, count in mine.shed.items():
+                    dropped[reason] = dropped.get(reason, 0) + count
+                enqueued = mine.enqueued + sum(dropped.values()) - sum(mine.shed.values())  # it was to be put there
+                readings[number] = mine._replace(enqueued=enqueued, shed=dropped)
+        return readings
 
     def worker_readings(self) -> list[WorkerReading]:
         pool = self.pool

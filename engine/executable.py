@@ -8,7 +8,7 @@ an output.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -19,7 +19,10 @@ from engine.fuse import FusedChain, can_fuse
 from engine.runtime import BoxRuntime
 from engine.taps import Taps, offer
 from scheduler.loop import Claim
-from storage.train import Train
+from storage.train import NO_WATERMARK, Train
+
+Sheds = Mapping[int, Callable[[Train], Train]]
+"""By arc, a train without what is dropped there."""
 
 log = logging.getLogger("aurorad.worker")
 
@@ -46,7 +49,7 @@ class Inbox:
 class Port:
     """One output port at one place of a plan: where its trains go."""
 
-    __slots__ = ("bypass", "outputs", "queued", "routes", "tapped", "timed")
+    __slots__ = ("bypass", "later", "outputs", "queued", "routes", "tapped", "timed")
 
     def __init__(self, network: Network, arcs: Sequence[int], later: set[int], routes: Routes, taps: Taps) -> None:
         known = [network.arcs[a] for a in arcs]
@@ -56,6 +59,7 @@ class Port:
         self.timed = any(a.timed for a in known)
         self.tapped = tuple(watch for a in arcs for watch in taps.arcs.get(a, ()))
         self.routes = routes
+        self.later = later
 
     def send(self, train: Train, inbox: Inbox) -> None:
         if not train.count and not self.timed:
@@ -74,6 +78,35 @@ class Port:
         if train.count:
             for output in self.outputs:
                 self.routes.deliver(output, train)
+
+
+class ShedPort(Port):
+    """A port with drops on some of its arcs. What one arc drops its sibling keeps."""
+
+    __slots__ = ("ways",)
+
+    def __init__(
+        self, network: Network, arcs: Sequence[int], later: set[int], routes: Routes, taps: Taps, sheds: Sheds
+    ) -> None:
+        super().__init__(network, arcs, later, routes, taps)
+        self.ways = [(a, network.arcs[a], sheds[a]) for a in arcs if a in sheds]
+        self.bypass = tuple(a for a in self.bypass if a not in sheds)
+        self.queued = tuple(a for a in self.queued if a not in sheds)
+        self.outputs = tuple(o for a in arcs if a not in sheds and (o := network.arcs[a].output) is not None)
+
+    def send(self, train: Train, inbox: Inbox) -> None:
+        super().send(train, inbox)
+        for number, arc, keep in self.ways:
+            kept = keep(train)
+            if not kept.count and (not arc.timed or kept.watermark_ns == NO_WATERMARK):
+                continue
+            if arc.output is not None:
+                if kept.count:
+                    self.routes.deliver(arc.output, kept)
+            elif arc.box in self.later and number not in inbox.cut:
+                inbox.trains.setdefault(number, []).append(kept)
+            else:
+                self.routes.enqueue((number,), kept)
 
 
 class SingleStep:
@@ -129,6 +162,7 @@ class SingleStep:
             return
         runtime.watermark_ns = lowest_ns
         box.advance(runtime.state, lowest_ns, emit, runtime.tally)
+        runtime.closed_ns = lowest_ns
         out_ns = box.out_watermark_ns(runtime.state, lowest_ns)
         told = {out_port for out_port, out in emitted if out.watermark_ns >= out_ns}
         for out_port, schema in enumerate(runtime.node.out_schemas):
@@ -188,27 +222,34 @@ def compile_sequence(
     routes: Routes,
     taps: Taps,
     now_ns: Callable[[], int],
+    sheds: Sheds | None = None,
 ) -> Executable:
-    """An executable for these boxes in this order."""
+    """An executable for these boxes in this order, with the drops that there are now."""
+    dropped: Sheds = sheds or {}
+
+    def port(arcs: Sequence[int], later: set[int]) -> Port:
+        if dropped.keys().isdisjoint(arcs):
+            return Port(network, arcs, later, routes, taps)
+        return ShedPort(network, arcs, later, routes, taps, dropped)
+
     singles = [
         SingleStep(
-            runtimes[box],
-            tuple(Port(network, arcs, set(boxes[i + 1 :]), routes, taps) for arcs in network.boxes[box].out_arcs),
-            now_ns,
+            runtimes[box], tuple(port(arcs, set(boxes[i + 1 :])) for arcs in network.boxes[box].out_arcs), now_ns
         )
         for i, box in enumerate(boxes)
     ]
+    apart = taps.arcs.keys() | dropped.keys()
     steps: list[SingleStep | FusedStep] = []
     i = 0
     while i < len(singles):
-        length = _chain_length(network, runtimes, boxes, i, taps)
+        length = _chain_length(network, runtimes, boxes, i, apart)
         steps.append(FusedStep(tuple(singles[i : i + length])) if length > 1 else singles[i])
         i += length
     return Executable(tuple(steps), routes)
 
 
 def _chain_length(
-    network: Network, runtimes: Sequence[BoxRuntime], boxes: tuple[int, ...], start: int, taps: Taps
+    network: Network, runtimes: Sequence[BoxRuntime], boxes: tuple[int, ...], start: int, apart: Set[int]
 ) -> int:
     """How many boxes from ``start`` on form a chain that can run fused: each the only reader of the one before."""
     end = start
@@ -218,7 +259,7 @@ def _chain_length(
             break
         if network.boxes[here].out_arcs[0] != network.boxes[after].in_arcs:
             break
-        if network.boxes[after].in_arcs[0] in taps.arcs:
+        if network.boxes[after].in_arcs[0] in apart:  # somebody watches it, or drops there
             break
         if boxes.count(here) > 1 or boxes.count(after) > 1:  # a box that runs twice meets its queue in between
             break

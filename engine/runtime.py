@@ -7,17 +7,24 @@ every train would cost more than the train.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from catalog.network import BoxNode
 from catalog.readings import TRAIN_BOUNDS, BoxReading
 from engine.boxes.base import Box, Tally
 from storage.train import NO_WATERMARK
+
+if TYPE_CHECKING:
+    from engine.shed.book import BoxLosses
 
 
 class BoxRuntime:
     __slots__ = (
         "box",
         "calls",
+        "closed_ns",
         "cost_ns",
+        "losses",
         "node",
         "port_watermarks_ns",
         "state",
@@ -32,6 +39,7 @@ class BoxRuntime:
         self.node = node
         self.box: Box = node.box
         self.state = self.box.new_state()
+        self.losses: BoxLosses | None = None
         self.tally = Tally()
         self.calls = 0
         self.tuples_in = 0
@@ -40,6 +48,13 @@ class BoxRuntime:
         self.train_counts = [0] * (len(TRAIN_BOUNDS) + 1)
         self.port_watermarks_ns = [NO_WATERMARK] * len(node.in_arcs)
         self.watermark_ns = NO_WATERMARK  # the lowest of the ports
+        self.closed_ns = NO_WATERMARK  # the same, once the box has closed what waited for it
+
+    def attend(self, losses: BoxLosses | None) -> None:
+        """What is missing before the box; once more after its state has been put back."""
+        self.losses = losses
+        if losses is not None:
+            self.box.attend(self.state, losses)
 
     def bury(self) -> None:
         """After a failure: what was taken in and is not accounted for otherwise is dead."""

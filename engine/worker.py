@@ -13,7 +13,7 @@ from threading import Thread
 from time import perf_counter_ns
 
 from catalog.network import Network
-from engine.executable import Executable, Routes, compile_sequence
+from engine.executable import Executable, Routes, Sheds, compile_sequence
 from engine.journeys.recorder import Journeys
 from engine.runtime import BoxRuntime
 from engine.taps import Taps
@@ -51,7 +51,9 @@ class WorkerPool:
         self.journeys: Journeys | None = None
         self.busy_ns = [0] * size
         self.plans = [0] * size
+        self.sheds: Sheds = {}  # where tuples are dropped
         self.on_failure: Callable[[Exception], None] = _log_failure
+        self._version = 0  # of what sequences are compiled with
         self._executables: dict[tuple[int, ...], Executable] = {}
         self._threads = [
             Thread(target=self._run, args=(number,), name=f"worker-{number}", daemon=True) for number in range(size)
@@ -95,7 +97,13 @@ class WorkerPool:
 
     def forget(self) -> None:
         """Compile every sequence anew on its next use."""
+        self._version += 1
         self._executables = {}
+
+    def shed(self, sheds: Sheds) -> None:
+        """Tuples are dropped there from the next plan on."""
+        self.sheds = sheds
+        self.forget()
 
     def executable(self, boxes: tuple[int, ...]) -> Executable:
         """Compiled on first use. Two workers may compile the same sequence: the last one stays."""
@@ -103,8 +111,12 @@ class WorkerPool:
         if executable is None:
             if len(self._executables) >= EXECUTABLES_AT_MOST:
                 self.forget()
-            executable = compile_sequence(self.network, self.runtimes, boxes, self.routes, self.taps, self.now_ns)
-            self._executables[boxes] = executable
+            version = self._version
+            executable = compile_sequence(
+                self.network, self.runtimes, boxes, self.routes, self.taps, self.now_ns, self.sheds
+            )
+            if version == self._version:  # else it may lack a tap or a drop that has just come: of use this once
+                self._executables[boxes] = executable
         return executable
 
 

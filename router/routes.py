@@ -3,21 +3,26 @@
 A train to a box goes on the arc's queue and the scheduler hears of it; a train to an output goes straight to the
 output's subscribers, and nothing waits. Both happen here and nowhere else.
 
+Where a shed plan drops tuples of a stream, this is where: a train loses them as it is put on the arc (those of a box's
+port go in ``engine/executable``).
+
 Threads: ``admit`` on the I/O thread (or whoever feeds in process), ``enqueue`` and ``deliver`` on any worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from threading import Lock
 
-from catalog.network import Network, Stream
+from catalog.network import Arc, Network, Stream
 from storage.manager import StorageManager
 from storage.train import NO_WATERMARK, Train
 
 Announce = Callable[[tuple[int, ...], Train, int], None]
 Deliver = Callable[[Train], None]
 Stamp = Callable[[Train], Train]
+Keep = Callable[[Train], Train]
+"""A train without what is dropped of it."""
 
 
 class Routes:
@@ -42,8 +47,10 @@ class Routes:
         self._lock = Lock()
         self.admitted = [0] * len(network.streams)  # tuples, by stream
         self.rejected_skew = [0] * len(network.streams)  # tuples stamped too far ahead: received = admitted + these
-        self._stream_queues = [_to_boxes(network, stream) for stream in network.streams]
-        self._stream_outputs = [_to_outputs(network, stream) for stream in network.streams]
+        self._network = network
+        self._ways: list[tuple[tuple[Arc, Keep], ...]] = [()] * len(network.streams)  # arcs with drops
+        self._stream_queues = [_to_boxes(network, stream, {}) for stream in network.streams]  # the others
+        self._stream_outputs = [_to_outputs(network, stream, {}) for stream in network.streams]
 
     def admit(self, stream: int, train: Train, nudge: Callable[[], None] | None = None) -> None:
         """Tuples enter the network. A train of none may carry a watermark. ``nudge`` in place of the usual one."""
@@ -57,12 +64,37 @@ class Routes:
                 if not train.count and train.watermark_ns == NO_WATERMARK:
                     return  # all refused, or a watermark that is old news
             self.admitted[stream] += train.count
+            kept = self._shed(train, ways) if (ways := self._ways[stream]) else ()
+            outputs = self._stream_outputs[stream]
             if queues := self._stream_queues[stream]:
                 self._announce(queues, train, self._storage.enqueue(queues, train))
         (nudge or self._nudge)()
         if train.count:
-            for output in self._stream_outputs[stream]:
+            for output in outputs:
                 self.deliver(output, train)
+            for output, part in kept:
+                self.deliver(output, part)
+
+    def shed(self, sheds: Mapping[int, Keep]) -> None:
+        """From now on a train loses on these arcs what ``Keep`` leaves out. Any thread."""
+        with self._lock:
+            for stream in self._network.streams:
+                number = stream.number
+                self._stream_queues[number] = _to_boxes(self._network, stream, sheds)
+                self._stream_outputs[number] = _to_outputs(self._network, stream, sheds)
+                self._ways[number] = tuple((self._network.arcs[a], sheds[a]) for a in stream.arcs if a in sheds)
+
+    def _shed(self, train: Train, ways: Sequence[tuple[Arc, Keep]]) -> list[tuple[int, Train]]:
+        """Under the lock: queue what is kept of a train on the arcs with drops; what is to be delivered."""
+        outgoing: list[tuple[int, Train]] = []
+        for arc, keep in ways:
+            kept = keep(train)
+            if arc.output is not None:
+                if kept.count:
+                    outgoing.append((arc.output, kept))
+            elif kept.count or (arc.timed and kept.watermark_ns != NO_WATERMARK):
+                self._announce((arc.number,), kept, self._storage.enqueue((arc.number,), kept))
+        return outgoing
 
     def enqueue(self, arcs: tuple[int, ...], train: Train) -> None:
         """A box's train, to the queues of other boxes."""
@@ -74,9 +106,9 @@ class Routes:
         self._outlets[output](train)
 
 
-def _to_boxes(network: Network, stream: Stream) -> tuple[int, ...]:
-    return tuple(a for a in stream.arcs if network.arcs[a].box is not None)
+def _to_boxes(network: Network, stream: Stream, but: Container[int]) -> tuple[int, ...]:
+    return tuple(a for a in stream.arcs if network.arcs[a].box is not None and a not in but)
 
 
-def _to_outputs(network: Network, stream: Stream) -> tuple[int, ...]:
-    return tuple(o for a in stream.arcs if (o := network.arcs[a].output) is not None)
+def _to_outputs(network: Network, stream: Stream, but: Container[int]) -> tuple[int, ...]:
+    return tuple(o for a in stream.arcs if (o := network.arcs[a].output) is not None and a not in but)

@@ -42,12 +42,19 @@ close.
 
 ``emit: update`` sends a window's result after each train that changed it, instead of once at its end (tumbling and
 sliding only). ``having`` keeps results for which it is true; it may use aggregates and the fields of the result.
+
+When tuples are dropped before the box (``overload: shed``), it is never wrong without a word: whole windows are
+dropped, and one that lacks a tuple does not come out. With ``approximate: true`` (tumbling and sliding only) windows
+come out of what was kept, each with a column ``share_seen``: the share of its tuples, over all keys, that it really
+saw; 1 when nothing is missing. Exact when they were dropped right before the box, or with only map, union and bsort in
+between; behind a filter it is the share kept where they were dropped.
+
 NULL is one key of its own, and so is NaN. The order of results within a train says nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -64,10 +71,13 @@ from engine.expressions.aggregates import AggregatedExpression, split_aggregates
 from engine.joins.on import check_time
 from engine.windows.counted import CountWindows
 from engine.windows.panes import PaneWindows
-from engine.windows.plan import BOUND_FIELDS, BOUNDS, WINDOW_TIME, Plan
+from engine.windows.plan import BOUND_FIELDS, BOUNDS, SHARE_SEEN, WINDOW_TIME, Plan
 from engine.windows.session import SessionWindows
 from engine.windows.windows import Batch, Send, Windows
 from storage.train import NO_WATERMARK, Train
+
+if TYPE_CHECKING:
+    from engine.shed.book import BoxLosses
 
 Times = npt.NDArray[np.int64]
 RESULT, LATE = 0, 1
@@ -111,6 +121,7 @@ class AggregateParameters(BoxParameters):
     bounds: tuple[Literal["window_start", "window_end", "window_time"], ...] = BOUNDS  # type: ignore[assignment]
     emit: Literal["close", "update"] = "close"
     timeout: PositiveDuration | None = None
+    approximate: bool = False
 
 
 class Aggregate(Box):
@@ -138,7 +149,7 @@ class Aggregate(Box):
         by = [self._key_field(schema, name) for name in dict.fromkeys(p.by)]
         group = Schema(tuple({f.name: f for f in (*by, *BOUND_FIELDS)}.values()))
         select = {name: self._split(text, schema, group, ("select", name)) for name, text in p.select.items()}
-        self._plan = Plan(by, p.bounds, select, self._having(schema, group, select))
+        self._plan = Plan(by, p.bounds, select, self._having(schema, group, select), tells_share=p.approximate)
         passed_on = self._split(WINDOW_TIME, schema, group, ()).outer.key
         self._time_out = next((name for name, e in select.items() if e.outer.key == passed_on), LOST_TIME)
         if WINDOW_TIME in p.bounds and WINDOW_TIME not in select:
@@ -175,6 +186,10 @@ class Aggregate(Box):
 
     def _check_window(self) -> None:
         p = self.parameters
+        if p.approximate and p.window.tumbling is None and p.window.sliding is None:
+            raise BindError("only tumbling and sliding windows can tell which share they saw", ("approximate",))
+        if p.approximate and SHARE_SEEN in (*p.by, *p.select):
+            raise BindError(f"an approximate result has a field {SHARE_SEEN} of its own", ("approximate",))
         if p.emit == "update" and (p.window.session is not None or p.window.count is not None):
             raise BindError("update is for tumbling and sliding windows", ("emit",), "leave emit out")
         if p.window.sliding is not None and p.window.sliding // self._pane_ns() > MAX_WINDOW_PANES:
@@ -191,14 +206,28 @@ class Aggregate(Box):
     def under_loss(self, port: int = 0) -> UnderLoss:
         """Whole windows of a grid can be left out; a session or a window by count cannot be told from its tuples."""
         window = self.parameters.window
+        if self.parameters.approximate:
+            return "approximate"
         if window.sliding is not None:
             # A tuple is in many windows, and those that begin near the edge of the span keep tuples of it: of a span
             # of four windows three quarters are saved. Longer ones would save more and be silent for longer.
             return SPAN_WINDOWS * int(window.sliding)
         return "wrong" if window.tumbling is None else int(window.tumbling)
 
+    def windows_ns(self) -> tuple[int, int, int] | None:
+        window = self.parameters.window
+        if window.session is not None:
+            return int(window.session), int(window.session), 0
+        size_ns = window.tumbling or window.sliding
+        return None if size_ns is None else (int(window.advance or size_ns), int(size_ns), int(window.offset))
+
+    def attend(self, state: Windows, losses: BoxLosses) -> None:
+        state.losses = losses
+
     def reach_ns(self) -> tuple[int, int]:
         window = self.parameters.window
+        if window.session is not None:
+            return 2**62, 0  # a session may have begun at any time before
         return int(window.tumbling or window.sliding or 0), 0
 
     # -- state -------------------------------------------------------------------------------------------------------

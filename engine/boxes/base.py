@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,6 +22,9 @@ from catalog.schema import Schema, Type
 from catalog.shed import UnderLoss
 from engine.expressions import Expression, compile_expression
 from storage.train import Train
+
+if TYPE_CHECKING:
+    from engine.shed.book import BoxLosses
 
 LOST_TIME = ""
 """In place of the name of an event-time field that a map above did not keep."""
@@ -60,6 +63,7 @@ class Box(ABC):
     row_wise: ClassVar[bool] = True  # in = out + filtered + dead; a windowed box: in = absorbed + late + dead
     is_prompt: ClassVar[bool] = False  # a few tuples are done in microseconds, always: any thread may run it
     needs_time: ClassVar[bool] = False  # reads watermarks: ``advance`` is called as they move
+    keeps_rows: ClassVar[bool] = False  # as many tuples leave as come, each with its event time
     needs_clock: ClassVar[bool] = False  # ``tick`` is called some ten times a second, also when nothing arrives
 
     def __init__(self, parameters: Any) -> None:
@@ -99,6 +103,14 @@ class Box(ABC):
     def reach_ns(self) -> tuple[int, int]:
         """A result of event time t is made of tuples from so far before t to so far after it."""
         return 0, 0
+
+    def windows_ns(self) -> tuple[int, int, int] | None:
+        """How far apart its windows of event time begin, how long they last, and the offset of the first; None for a
+        box without. A box that has them asks ``losses`` (``attend``) before it lets one out."""
+        return None
+
+    def attend(self, state: Any, losses: BoxLosses) -> None:
+        """Where the box learns what is missing in its windows."""
 
     def new_state(self) -> Any:
         """What the box remembers between trains; None for a box that remembers nothing."""

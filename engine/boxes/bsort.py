@@ -70,6 +70,7 @@ class Bsort(Box):
     summary = "bounded sort: tuples in the order of a field, as far as the slack allows"
     parameters_model = BsortParameters
     row_wise = False
+    keeps_rows = True
     needs_time = True
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:

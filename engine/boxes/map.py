@@ -35,6 +35,7 @@ class Map(Box):
     kind = "map"
     summary = "compute fields: select names all of them, add keeps the input's"
     is_prompt = True
+    keeps_rows = True
     parameters_model = MapParameters
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:

@@ -95,6 +95,10 @@ class Python(Box):
     def under_loss(self, port: int = 0) -> UnderLoss:
         return "subset"
 
+    def reach_ns(self) -> tuple[int, int]:
+        """A function that makes event times may make any: what is missing before it may be missing at any time."""
+        return (0, 0) if self.parameters.time is None else (2**62, 2**62)
+
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         """What a function does to time nobody knows: the user says which field has it, and that it is not lowered."""
         return (self.parameters.time or (None if times[0] is None else LOST_TIME),)

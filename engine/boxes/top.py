@@ -15,7 +15,7 @@ State: of each open window and key the n tuples that lead, and at most as many a
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field as Parameter
@@ -34,6 +34,9 @@ from engine.joins.on import check_time
 from engine.joins.order import ByKey, sortable
 from engine.joins.rows import RowStore, pack, unpack
 from storage.train import NO_WATERMARK, Mask, Train, tidy_valid
+
+if TYPE_CHECKING:
+    from engine.shed.book import BoxLosses
 
 _BATCH = 8_192  # candidates that may wait before they are compared
 
@@ -63,7 +66,7 @@ class TopParameters(BoxParameters):
 class TopState:
     """Candidates as columns: window, key, place (the lower, the better), row. Owned by the worker that runs the box."""
 
-    __slots__ = ("candidates", "compared", "counts", "first_window", "keys", "store", "watermark_ns")
+    __slots__ = ("candidates", "compared", "counts", "first_window", "keys", "losses", "store", "watermark_ns")
 
     def __init__(self, schema: Schema, keys: KeyTable) -> None:
         self.keys = keys
@@ -73,6 +76,7 @@ class TopState:
         self.counts = np.zeros(64, np.int64)  # tuples seen, by key: for windows by count
         self.first_window = 2**63 - 1  # the lowest open window
         self.watermark_ns = NO_WATERMARK
+        self.losses: BoxLosses | None = None  # what is missing, where anybody drops
 
     def drop(self, gone: Mask) -> None:
         self.candidates = self.candidates[:, ~gone]
@@ -115,6 +119,12 @@ class Top(Box):
 
     def under_loss(self, port: int = 0) -> UnderLoss:
         return "wrong" if self._size_ns is None else self._size_ns
+
+    def windows_ns(self) -> tuple[int, int, int] | None:
+        return None if self._size_ns is None else (self._size_ns, self._size_ns, 0)
+
+    def attend(self, state: TopState, losses: BoxLosses) -> None:
+        state.losses = losses
 
     def reach_ns(self) -> tuple[int, int]:
         """A tuple is among the first or not because of any other one of its window."""
@@ -220,7 +230,7 @@ class Top(Box):
         closing = state.candidates[:, gone]
         order, rank = _ranked(closing)
         leads = rank < self.parameters.n
-        order, rank = order[leads], rank[leads]
+        order, rank = self._whole(state, closing[0], order[leads], rank[leads])
         train = state.store.train(closing[3].take(order))
         columns = [(rank + 1).astype(np.int32)]
         if self._size_ns is not None:
@@ -238,6 +248,18 @@ class Top(Box):
             ),
         )
         state.drop(gone)
+
+    def _whole(self, state: TopState, windows: Column, order: Column, rank: Column) -> tuple[Column, Column]:
+        """Without the windows that lack something: what leads in them may not have."""
+        losses = state.losses
+        if losses is None or self._size_ns is None or not losses.any:
+            return order, rank
+        starts = windows.take(order) * self._size_ns
+        spoiled = losses.spoiled(starts, starts + self._size_ns)
+        if spoiled is None:
+            return order, rank
+        losses.withheld += int(np.count_nonzero(spoiled))
+        return order[~spoiled], rank[~spoiled]
 
     # -- the state ---------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ class Union(Box):
     kind = "union"
     summary = "several inputs of the same fields as one"
     is_prompt = True
+    keeps_rows = True
     parameters_model = BoxParameters
     min_inputs = 2
     max_inputs = 64

@@ -148,6 +148,7 @@ def restore_runtime(runtime: BoxRuntime, data: Mapping[str, Any]) -> bool:
         return False
     tally = runtime.tally
     runtime.state = runtime.box.restore(data["state"])
+    runtime.attend(runtime.losses)
     tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors = data["tally"]
     runtime.calls, runtime.tuples_in, runtime.cost_ns = data["counts"]
     runtime.tuples_out = list(data["tuples_out"])

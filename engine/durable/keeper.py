@@ -186,6 +186,8 @@ class Keeper:
             if (data := self._rest["outputs"].get(outbox.output.name)) is not None:
                 outbox.restore(data)
         self._around.restore_counters(self._rest["counters"])
+        if "shed" in self._rest:
+            self._engine.shedding.restore(self._rest["shed"])
         for runtime in self._engine.runtimes:
             name = f"box:{runtime.node.name}"
             restored = name in found.parts and restore_runtime(runtime, self._load(found, name))
@@ -369,6 +371,7 @@ class Keeper:
             "outputs": {o.output.name: o.snapshot() for o in self.outboxes},
             "unlogged": [[self.network.outputs[e.output].name, e.first, e.train] for e in self.committer.unlogged()],
             "counters": self._around.counters(),
+            "shed": self._engine.shedding.snapshot(),
         }
 
     def _prune(self, needed: int) -> None:

@@ -12,6 +12,7 @@ from math import gcd
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.windows.gather import gather
 from engine.windows.groups import Gathered, Groups
@@ -38,6 +39,7 @@ class PaneWindows(Windows):
         self._quiet = quiet  # whether ticks come
         self._touched: set[int] = set()  # panes with a tuple since the last tick
         self._touched_ns: dict[int, int] = {}  # the tick after the last tuple of each pane
+        self._seen: dict[int, int] = {}  # tuples by pane, where the share is told
 
     def tables(self) -> list[Groups]:
         return [level.groups for level in self.levels]
@@ -63,10 +65,17 @@ class PaneWindows(Windows):
         base.groups.add(slots, batch.columns, batch.arrival_ns, None, batch.times_ns)
         if len(self.levels) > 1 and low < base.sealed:
             self._add_above(panes, batch)
+        if self.plan.tells_share:
+            self._count(panes, batch.keys.shape[0])
         if self._quiet:
             self._touched.update(np.unique(panes).tolist())
         if self.update:
             self._emit_open(np.unique(slots), send)
+
+    def _count(self, panes: Numbers, rows: int) -> None:
+        numbers, counts = np.unique(panes, return_counts=True)
+        for pane, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            self._seen[pane] = self._seen.get(pane, 0) + (rows if numbers.shape[0] == 1 else count)
 
     def _add_above(self, panes: Numbers, batch: Batch) -> None:
         """Rows for panes that are sealed: their ancestors have the pane already and miss these."""
@@ -80,6 +89,21 @@ class PaneWindows(Windows):
             slots = level.locate(panes.take(index) >> height, batch.keys.take(index))
             columns = [take_rows(v, index) for v in batch.columns]
             level.groups.add(slots, columns, batch.arrival_ns.take(index), None, batch.times_ns.take(index))
+
+    def shares(self, start_ns: Numbers) -> npt.NDArray[np.float64] | None:
+        """Of each window: what all its panes saw over what they would have seen."""
+        assert self.losses is not None
+        starts, where = np.unique(start_ns, return_inverse=True)
+        shares = np.ones(starts.shape[0])
+        for at, first in enumerate(((starts - self.offset_ns) // self.pane_ns).tolist()):
+            seen, full = 0, 0.0
+            for pane in range(first, first + self.size):
+                mine = self._seen.get(pane, 0)
+                seen += mine
+                full += self.losses.full(pane, mine)
+            if full > seen:
+                shares[at] = seen / full
+        return shares.take(where)
 
     # -- windows out -------------------------------------------------------------------------------------------------
 
@@ -125,6 +149,9 @@ class PaneWindows(Windows):
                 for pane, _ in gone:
                     self._touched_ns.pop(pane, None)
                     self._touched.discard(pane)
+        if self._seen:
+            for pane in [p for p in self._seen if p < first_pane]:
+                del self._seen[pane]
         self.forget_much()
 
     def _emit_panes(self, slots: Numbers, send: Send) -> None:
@@ -229,10 +256,15 @@ class PaneWindows(Windows):
             level.renumbered(remap)
 
     def snapshot_more(self, numbers: Numbers) -> dict[str, Any]:
-        return {"first_window": self._first_window, "sealed": [level.sealed for level in self.levels]}
+        return {
+            "first_window": self._first_window,
+            "sealed": [level.sealed for level in self.levels],
+            "seen": list(self._seen.items()),
+        }
 
     def restore_more(self, data: dict[str, Any], slots: Sequence[Numbers], numbers: Numbers) -> None:
         self._first_window = int(data["first_window"])
+        self._seen = {int(pane): int(count) for pane, count in data.get("seen", ())}
         for level, sealed, mine in zip(self.levels, data["sealed"], slots, strict=True):
             level.sealed = int(sealed)
             if mine.shape[0]:

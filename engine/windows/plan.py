@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from catalog.schema import Field, Schema, Type
 from engine.expressions import Expression, Scope, Vector, share
@@ -22,6 +23,7 @@ from storage.train import Train, tidy_valid
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 WINDOW_TIME = "window_time"
+SHARE_SEEN = "share_seen"
 BOUNDS = (WINDOW_START, WINDOW_END, WINDOW_TIME)
 
 BOUND_FIELDS = tuple(Field(name, Type.TIMESTAMP) for name in BOUNDS)
@@ -36,6 +38,8 @@ class Plan:
         bounds: Sequence[str],
         select: Mapping[str, AggregatedExpression],
         having: AggregatedExpression | None,
+        *,
+        tells_share: bool = False,
     ) -> None:
         self.by = tuple(by)
         self._select = dict(select)
@@ -43,6 +47,9 @@ class Plan:
         # A field of ``by`` or a bound that select computes anew stays in its place with the new meaning.
         fields = {f.name: f for f in (*self.by, *(b for b in BOUND_FIELDS if b.name in bounds))}
         fields |= {name: Field(name, e.type, e.nullable) for name, e in self._select.items()}
+        self.tells_share = tells_share
+        if tells_share:
+            fields[SHARE_SEEN] = Field(SHARE_SEEN, Type.DOUBLE)
         self.schema = Schema(tuple(fields.values()))
         self._functions: dict[str, Function] = {}
         unique: dict[str, Accumulator] = {}
@@ -72,9 +79,15 @@ class Plan:
         return [values[a.argument.key] for a in self.accumulators]
 
     def train(
-        self, gathered: Gathered, keys: Keys, start_ns: Numbers, end_ns: Numbers, time_ns: Numbers
+        self,
+        gathered: Gathered,
+        keys: Keys,
+        start_ns: Numbers,
+        end_ns: Numbers,
+        time_ns: Numbers,
+        shares: npt.NDArray[np.float64] | None = None,
     ) -> tuple[Train, int]:
-        """The tuples of closed windows, and how many overflows became NULL in them."""
+        """The tuples of closed windows, of which each saw such a share, and how many overflows became NULL in them."""
         count = gathered.rows.shape[0]
         results: dict[str, Vector] = {}
         errors = 0
@@ -88,6 +101,8 @@ class Plan:
         for name, expression in self._select.items():
             selected[name], more = _outer(expression, columns, results, count)
             errors += more
+        if self.tells_share:
+            selected[SHARE_SEEN] = Vector(np.ones(count) if shares is None else shares)
         shown = columns | selected
         vectors = [shown[f.name] for f in self.schema]
         train = Train(

@@ -81,6 +81,10 @@ class SessionWindows(Windows):
         if ready.any():
             self._close(slots[ready], send)
 
+    def reach(self, start_ns: Numbers, end_ns: Numbers) -> tuple[Numbers, Numbers]:
+        """A tuple less than a gap before the first one would have begun the session earlier."""
+        return start_ns - self.gap_ns + 1, end_ns
+
     def _close(self, slots: Numbers, send: Send) -> None:
         """Link the panes of each session. When a pane is ready, so are all earlier ones of its session."""
         groups = self.groups

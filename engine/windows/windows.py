@@ -5,17 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.expressions import Vector
+from engine.windows.gather import take_windows
 from engine.windows.groups import Gathered, Groups
 from engine.windows.keys import make_keys
 from engine.windows.numbers import Numbers
 from engine.windows.plan import Plan
-from storage.train import NO_WATERMARK, Train
+from storage.train import NO_WATERMARK, Mask, Train
+
+if TYPE_CHECKING:
+    from engine.shed.book import BoxLosses
 
 MAX_TRAIN = 65_536
 """Tuples of one emitted train, and about how many groups are put together at once."""
@@ -45,6 +49,7 @@ class Windows(ABC):
         self.keys = make_keys(plan.by)
         self.closed_ns = NO_WATERMARK  # windows that end at or before it are closed
         self.null_errors = 0  # since the box last looked
+        self.losses: BoxLosses | None = None  # what is missing, where anybody drops
 
     @property
     def late_below_ns(self) -> int:
@@ -75,10 +80,38 @@ class Windows(ABC):
     def emit(self, gathered: Gathered, start_ns: Numbers, end_ns: Numbers, time_ns: Numbers, send: Send) -> None:
         if not gathered.rows.shape[0]:
             return
-        train, errors = self.plan.train(gathered, self.keys, start_ns, end_ns, time_ns)
+        shares = None
+        if self.losses is not None and self.losses.any:
+            if self.plan.tells_share:
+                shares = self.shares(start_ns)
+            elif (spoiled := self.losses.spoiled(*self.reach(start_ns, end_ns))) is not None:
+                self._withhold(gathered, start_ns, end_ns, time_ns, spoiled, send)
+                return
+        train, errors = self.plan.train(gathered, self.keys, start_ns, end_ns, time_ns, shares)
         self.null_errors += errors
         for start in range(0, train.count, MAX_TRAIN):
             send(train if train.count <= MAX_TRAIN else train.slice(start, min(start + MAX_TRAIN, train.count)))
+
+    def reach(self, start_ns: Numbers, end_ns: Numbers) -> tuple[Numbers, Numbers]:
+        """The stretch of event time in which a missing tuple would change each of these windows."""
+        return start_ns, end_ns
+
+    def shares(self, start_ns: Numbers) -> npt.NDArray[np.float64] | None:
+        """The share of their tuples that these windows saw; None: all of it."""
+        return None
+
+    def _withhold(
+        self, gathered: Gathered, start_ns: Numbers, end_ns: Numbers, time_ns: Numbers, spoiled: Mask, send: Send
+    ) -> None:
+        """Let out only the windows that lack nothing."""
+        assert self.losses is not None
+        whole = np.flatnonzero(~spoiled)
+        self.losses.withheld += spoiled.shape[0] - whole.shape[0]
+        if whole.shape[0]:
+            losses, self.losses = self.losses, None  # what is left has been looked at
+            left = take_windows(gathered, whole, self.plan.accumulators)
+            self.emit(left, start_ns.take(whole), end_ns.take(whole), time_ns.take(whole), send)
+            self.losses = losses
 
     def forget(self) -> None:
         """Before windows close: what nothing has used since windows last closed. Not at once then, because the same

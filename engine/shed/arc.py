@@ -1,0 +1,137 @@
+"""The drops on one arc: a mask over each train that is put there, what it dropped and why.
+
+``keep`` is called by whoever moves the arc's trains, one thread at a time (the box before it runs in one plan at a
+time; a stream's arcs are under the router's lock). The monitor sets what to drop, anybody reads the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from catalog.network import Arc
+from catalog.shed import REASONS, Drop, Reason
+from engine.shed.values import Judge
+from load_shedder.drop import Grid, RandomPick, ValuePick, WindowPick
+from storage.losses import ArcLosses
+from storage.train import NO_WATERMARK, Train
+
+Flags = npt.NDArray[np.bool_]
+Times = npt.NDArray[np.int64]
+
+
+class ArcShed:
+    def __init__(
+        self, arc: Arc, seed: int, judge: Judge | None, grids: Sequence[Grid], losses: ArcLosses | None
+    ) -> None:
+        self.arc = arc
+        self.drop: Drop | None = None  # what the plan says; None: nothing more
+        self.dropped: dict[Reason, int] = dict.fromkeys(REASONS, 0)
+        self.latest_ns = NO_WATERMARK  # event time that has been seen here
+        self._judge = judge
+        self._random = RandomPick(seed)
+        self.values = ValuePick(seed)
+        self._grids = tuple(grids)
+        self._windows: WindowPick | None = None
+        self._losses = losses
+        self._time = None if not arc.time_field else arc.schema.index(arc.time_field)
+        self._has_time = arc.time_field != ""
+
+    def set(self, drop: Drop | None) -> None:
+        """From now on. Any thread; a train under way is dropped by what was said before."""
+        if drop is not None and drop.place.manner == "windows":
+            windows = self._windows
+            if windows is None or windows.span_ns < drop.place.window_ns:
+                self._windows = WindowPick(self._grids, drop.place.window_ns)
+            elif self.drop is None and not windows.is_open(self.latest_ns):
+                windows.begin()
+        if drop is not None and self.drop is None and self._losses is not None:
+            for counts in self._losses.panes.values():
+                counts.first = None
+        self.drop = drop
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is to be dropped, and no window that was dropped in part is still open."""
+        return self.drop is None and (self._windows is None or not self._windows.is_open(self.latest_ns))
+
+    @property
+    def total(self) -> int:
+        return sum(self.dropped.values())
+
+    def keep(self, train: Train) -> Train:
+        """The train without what goes. What is left may be no tuples, and then perhaps a watermark."""
+        if not train.count:
+            return train
+        reason, flags, times_ns = self._flags(train)
+        if flags is None or not flags.any():
+            if self._losses is not None and self._losses.panes:
+                self._note(train, np.zeros(train.count, np.bool_), times_ns)
+            return train
+        gone = int(np.count_nonzero(flags))
+        if self._losses is not None:
+            self._note(train, flags, times_ns)
+        self.dropped[reason] += gone
+        return train.slice(0, 0) if gone == train.count else train.where(~flags)
+
+    def lose(self, train: Train, reason: Reason) -> Train:
+        """All of it goes."""
+        if self._losses is not None:
+            self._note(train, np.ones(train.count, np.bool_), self._times(train))
+        self.dropped[reason] += train.count
+        return train.slice(0, 0)
+
+    def observe(self, train: Train) -> None:
+        """A look at the values, while nothing is dropped by them."""
+        if self._judge is not None and train.count:
+            self.values.observe(self._judge(train))
+
+    def _flags(self, train: Train) -> tuple[Reason, Flags | None, Times | None]:
+        drop, times_ns = self.drop, self._times(train)
+        manner = "windows" if drop is None else drop.place.manner  # the windows that were dropped in part
+        share = 0.0 if drop is None else drop.share
+        if manner == "windows" and self._windows is not None and times_ns is not None:
+            if times_ns.shape[0]:
+                self.latest_ns = max(self.latest_ns, int(times_ns.max()))
+            return "window", self._timed(self._windows, train, times_ns, share), times_ns
+        if share <= 0.0:
+            return "shed", None, times_ns
+        if manner == "semantic" and self._judge is not None:
+            return "semantic", self.values.pick(self._judge(train), share), times_ns
+        return "shed", self._random.pick(train.count, share), times_ns
+
+    def _timed(self, windows: WindowPick, train: Train, times_ns: Times, share: float) -> Flags | None:
+        """A tuple without a time is in no window: whoever is behind will say so."""
+        valid = None if self._time is None else train.null_mask(self._time)
+        if valid is None:
+            return windows.pick(times_ns, share)
+        flags = np.zeros(train.count, np.bool_)
+        if times_ns.shape[0]:
+            flags[valid] = windows.pick(times_ns, share)
+        return flags
+
+    def _times(self, train: Train) -> Times | None:
+        """The event times there are; None where they are lost."""
+        if not self._has_time:
+            return None
+        if self._time is None:
+            return train.arrival_ns
+        valid = train.null_mask(self._time)
+        times_ns: Times = train.columns[self._time]
+        return times_ns if valid is None else times_ns[valid]
+
+    def _note(self, train: Train, flags: Flags, times_ns: Times | None) -> None:
+        assert self._losses is not None
+        if times_ns is None or not times_ns.shape[0]:
+            return
+        valid = None if self._time is None else train.null_mask(self._time)
+        self._losses.note(times_ns, flags if valid is None else flags[valid])
+
+    def snapshot(self) -> dict[str, Any]:
+        return {str(reason): count for reason, count in self.dropped.items()}
+
+    def restore(self, data: dict[str, Any]) -> None:
+        self.dropped |= {reason: int(data.get(reason, 0)) for reason in REASONS}
