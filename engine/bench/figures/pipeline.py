@@ -1,0 +1,247 @@
+"""The two systems of P2's analysis, to be simulated: outputs that are shared, and streams that meet in a join.
+
+The paper's service times vary. The simulator's boxes cost what they are declared to cost, so here each box call draws:
+from a gamma distribution of the given mean and coefficient of variation, one sequence for each box. A tuple is
+scheduled by itself, the queue of plans is one long (a decision is made when the server is free) and nothing but the
+boxes takes time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from catalog.network import Network
+from catalog.stats import Statistics
+from engine.simulate.arrivals import Times, Trains, poisson
+from engine.simulate.core import Overheads, Simulation
+from engine.simulate.sketch import Sketch
+from engine.simulate.storage import SimulatedTrain
+from scheduler.loop import Claim
+from scheduler.plan import Plan, Step
+from scheduler.policies import Policy, policies
+from scheduler.state import SchedulerSettings, SchedulerState
+
+UNIT_NS = 1_000_000  # one unit of service time
+FREE = Overheads(0.0, 0.0, 0.0, 0.0)
+DRAWN_AT_ONCE = 4_096
+
+
+class Drawn(list[float]):
+    """Costs by box, of which every reading is another one."""
+
+    def __init__(self, means: Sequence[float], variation: float, seed: int) -> None:
+        super().__init__(means)
+        self._variation = variation
+        self._random = [np.random.default_rng([seed, box]) for box in range(len(means))]
+        self._left = [iter([0.0][:0]) for _ in means]
+
+    def __getitem__(self, box):  # type: ignore[no-untyped-def]
+        mean = super().__getitem__(box)
+        if not self._variation:
+            return mean
+        for factor in self._left[box]:
+            return mean * factor
+        shape = 1 / self._variation**2
+        self._left[box] = iter(self._random[box].gamma(shape, 1 / shape, DRAWN_AT_ONCE).tolist())
+        return mean * next(self._left[box])
+
+
+class Server(Simulation):
+    """One server, tuple by tuple. ``times`` holds when each tuple came and when it was done, by output."""
+
+    def __init__(
+        self, network: Network, policy: Policy, trains: dict[int, Trains], costs: Sequence[float], variation: float
+    ) -> None:
+        statistics = Statistics(network)
+        statistics.cost_per_call_ns[:] = 0.0
+        statistics.rate_per_s[:] = 1.0
+        super().__init__(
+            network, policy, trains, statistics=statistics, settings=SchedulerSettings(unit="tuple"), overheads=FREE
+        )
+        self.loop.plans_at_most = 1
+        self._tuple_ns = Drawn([c * UNIT_NS for c in costs], variation, seed=len(network.boxes))
+        self.times: list[list[tuple[int, int]]] = [[] for _ in network.outputs]
+        self.served: list[tuple[int, int, int]] = []  # plans: their first box, when its tuple came, when it was over
+        for recorder, times in zip(self.recorders, self.times, strict=True):
+            recorder.deliver = _keep(times)  # type: ignore[method-assign]
+
+    def _as_line(self, boxes: tuple[int, ...]) -> None:
+        """No plan has costs that could be added up beforehand."""
+
+    def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim]) -> int:
+        came_ns = next(t.first_ns for claim in claims.values() for t in claim.trains)  # type: ignore[attr-defined]
+        end_ns = super()._execute(boxes, claims)
+        self.served.append((boxes[0], came_ns, end_ns))
+        return end_ns
+
+    def response(self, output: int) -> float:
+        """Mean, in units."""
+        came, done = np.array(self.times[output]).T
+        return float((done - came).mean()) / UNIT_NS
+
+
+def _keep(times: list[tuple[int, int]]):  # type: ignore[no-untyped-def]
+    def deliver(train: SimulatedTrain, now_ns: int) -> None:
+        times.append((train.first_ns, now_ns))
+
+    return deliver
+
+
+def arriving(rate: float, tuples: int, seed: int) -> Trains:
+    """Poisson, so many a unit of time."""
+    per_s = rate * 1e9 / UNIT_NS
+    times: Times = poisson(np.random.default_rng(seed), per_s, int(tuples / per_s * 1e9))
+    return times, np.ones(len(times), np.int64)
+
+
+# -- shared outputs (figure 5) ----------------------------------------------------------------------------------------
+
+
+class Shared(NamedTuple):
+    """Mean waits in the queue, in units."""
+
+    apart: float  # of the second segment, with arrivals of its own
+    copied: float  # of the second segment, on copies
+    base: float  # both as one
+
+
+@cache
+def shared_output(rate: float, first: float, second: float, variation: float, tuples: int) -> Shared:
+    """Chain goes by declared costs, and by those the first segment is the steeper one, whatever it really costs."""
+    means = (first, second)
+
+    def low_wait(streams: int) -> float:
+        sketch = Sketch()
+        taps = [sketch.stream() for _ in range(streams)]
+        sketch.output(sketch.box(taps[0], cost_ns=1.0, name="O1"))
+        sketch.output(sketch.box(taps[-1], cost_ns=2.0, name="O2"))
+        trains = {s: arriving(rate, tuples, seed=s) for s in range(streams)}
+        server = Server(sketch.network(), policies()["chain"], trains, means, variation)
+        server.run()
+        return server.response(1) - second
+
+    sketch = Sketch()
+    both = sketch.box(sketch.box(sketch.stream(), cost_ns=1.0), cost_ns=1.0)
+    sketch.output(both)
+    base = Server(sketch.network(), one_by_one, {0: arriving(rate, tuples, seed=0)}, means, variation)
+    base.run()
+    return Shared(low_wait(2), low_wait(1), base.response(0) - first - second)
+
+
+def one_by_one(state: SchedulerState, now_ns: int) -> Plan | None:
+    """Through all boxes, then the next tuple."""
+    if not state.waiting[0]:
+        return None
+    return Plan(tuple(Step(box, 1) for box in range(len(state.network.boxes))))
+
+
+# -- a join that keeps the order of time (figures 7 to 9) --------------------------------------------------------------
+
+O1, O2, JOIN = range(3)
+
+
+def binary_join(n: float) -> Network:
+    """Two segments of one unit each that meet in J and O3, together n units. The first is steeper by a hair."""
+    sketch = Sketch()
+    first = sketch.box(sketch.stream(), cost_ns=0.999 * UNIT_NS, name="O1")
+    second = sketch.box(sketch.stream(), cost_ns=UNIT_NS, name="O2")
+    sketch.output(sketch.box(first, second, cost_ns=n * UNIT_NS, name="J O3", kind="join"))
+    return sketch.network()
+
+
+class ChainInOrder:
+    """The rule of figure 9: Chain, at a join that takes tuples in the order of time.
+
+    A tuple of the first queue goes through O1 at once; while something waits in the second queue it is kept in a
+    buffer before the join (the pipeline is broken). After a tuple of the second queue the older ones of the buffer go
+    through the join. ``at_once``: whatever is in the buffer also goes when the second queue is empty, where the
+    paper's rule lets it wait for the next arrival.
+    """
+
+    def __init__(self, network: Network, at_once: bool) -> None:
+        self._queue1, self._queue2 = network.boxes[O1].in_arcs[0], network.boxes[O2].in_arcs[0]
+        self._buffer, self._second = network.boxes[JOIN].in_arcs
+        self._at_once = at_once
+        self._released_ns = -1  # older ones may pass the join
+        self.fetched = 0  # from the first queue
+        self.broken = 0
+
+    def __call__(self, state: SchedulerState, now_ns: int) -> Plan | None:
+        first, second, kept = (state.arcs[a].entries for a in (self._queue1, self._queue2, self._buffer))
+        if kept and (kept[0].first_arrival_ns < self._released_ns or (self._at_once and not second)):
+            return Plan((Step(JOIN, 1),), {self._buffer: 1})
+        if first:
+            self.fetched += 1
+            if second:
+                self.broken += 1
+                return Plan((Step(O1, 1),), {self._queue1: 1})
+            return Plan((Step(O1, 1), Step(JOIN, 1)), {self._queue1: 1})
+        if second:
+            self._released_ns = second[0].first_arrival_ns
+            return Plan((Step(O2, 1), Step(JOIN, 1)), {self._queue2: 1})
+        return None
+
+
+class Joined(NamedTuple):
+    """Of one rate. Response times in units."""
+
+    chain: float  # of all tuples, until they leave the join
+    chain_at_once: float
+    chain_high: float  # until its segment is done with a tuple: E(W) + E(B)
+    chain_low: float
+    vpipe: float
+    broken: float  # P: share of tuples that found something in the second queue
+    second_busy: float  # share of the time that a tuple of the second stream is inside
+
+
+@cache
+def joined(x: float, n: float, tuples: int) -> Joined:
+    """Both streams at the rate x/n, service times exponential."""
+    network = binary_join(n)
+    trains = {stream: arriving(x / n, tuples, seed=10 + stream) for stream in (0, 1)}
+    rules = [ChainInOrder(network, at_once) for at_once in (False, True)]
+    contenders: list[Policy] = [*rules, policies()["vpipe"]]
+    runs = [Server(network, policy, trains, (1.0, 1.0, n), 1.0) for policy in contenders]
+    slopes = runs[0].state.facts.chain_slope
+    assert slopes[O1] > slopes[O2], "Chain would run the other segment first"
+    for run in runs:
+        run.run()
+    rule = rules[0]
+    high, low = by_queue(runs[0].served)
+    return Joined(
+        chain=runs[0].response(0),
+        chain_at_once=runs[1].response(0),
+        chain_high=high,
+        chain_low=low,
+        vpipe=runs[2].response(0),
+        broken=rule.broken / rule.fetched,
+        second_busy=_busy_share(runs[0].times[0], set(trains[1][0].tolist())),
+    )
+
+
+def by_queue(served: Sequence[tuple[int, int, int]]) -> tuple[float, float]:
+    """Mean response in units, by queue. What is released after a tuple is part of its service."""
+    spans: dict[int, list[list[int]]] = {O1: [], O2: []}
+    last: list[int] = []
+    for box, came_ns, end_ns in served:
+        if box == JOIN:
+            last[1] = end_ns
+        else:
+            last = [came_ns, end_ns]
+            spans[box].append(last)
+    high, low = (float(np.mean([end - came for came, end in spans[box]])) / UNIT_NS for box in (O1, O2))
+    return high, low
+
+
+def _busy_share(times: list[tuple[int, int]], stream: set[int]) -> float:
+    """The share of the time in which at least one tuple of a stream is inside."""
+    busy_ns = end_ns = 0
+    for came_ns, done_ns in sorted(t for t in times if t[0] in stream):
+        if done_ns > end_ns:
+            busy_ns += done_ns - max(came_ns, end_ns)
+            end_ns = done_ns
+    return busy_ns / max(end_ns, 1)
