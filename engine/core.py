@@ -22,6 +22,7 @@ from engine.runtime import BoxRuntime
 from engine.shed.book import LossBook
 from engine.shed.ring import Counts
 from engine.shed.shedding import Shedding
+from engine.short_way import short_ways
 from engine.spiller import Spiller, spillable_arcs
 from engine.taps import Taps
 from engine.worker import WorkerPool
@@ -79,6 +80,7 @@ class Engine:
         self.shedding.more_counts = self._expired
         for runtime in self.runtimes:
             runtime.attend(self.shedding.book.boxes.get(runtime.node.number))
+        self._short_ways = short_ways(self)
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self.lent_ns = 0  # that threads other than the workers spent on plans
         self._room = Condition()
@@ -162,7 +164,13 @@ class Engine:
         the work of running the plan.
         """
         here: list[Work] = []
-        self.routes.admit(stream, train, lambda: self.loop.take_turn(here))
+        way = self._short_ways[stream]
+        if way is None:
+            self.routes.admit(stream, train, lambda: self.loop.take_turn(here))
+        else:
+            self.routes.admit(stream, train, lambda: self.loop.take_turn(here), way.enter)
+            way.run()
+            self.loop.take_turn(here)  # what it put on queues
         while here:
             plan, claims = here.pop()
             assert plan is not None

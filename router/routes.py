@@ -23,6 +23,8 @@ Deliver = Callable[[Train], None]
 Stamp = Callable[[Train], Train]
 Keep = Callable[[Train], Train]
 """A train without what is dropped of it."""
+Past = Callable[[tuple[int, ...], Train], bool]
+"""Whether a train for these arcs needs no queue: whoever says so has taken it."""
 
 
 class Routes:
@@ -52,7 +54,9 @@ class Routes:
         self._stream_queues = [_to_boxes(network, stream, {}) for stream in network.streams]  # the others
         self._stream_outputs = [_to_outputs(network, stream, {}) for stream in network.streams]
 
-    def admit(self, stream: int, train: Train, nudge: Callable[[], None] | None = None) -> None:
+    def admit(
+        self, stream: int, train: Train, nudge: Callable[[], None] | None = None, past: Past | None = None
+    ) -> None:
         """Tuples enter the network. A train of none may carry a watermark. ``nudge`` in place of the usual one."""
         stamp = self._stamps[stream]
         # One lock for the order: stamping and queueing must see a stream's trains in one order, whoever feeds it.
@@ -66,7 +70,7 @@ class Routes:
             self.admitted[stream] += train.count
             kept = self._shed(train, ways) if (ways := self._ways[stream]) else ()
             outputs = self._stream_outputs[stream]
-            if queues := self._stream_queues[stream]:
+            if (queues := self._stream_queues[stream]) and (past is None or not past(queues, train)):
                 self._announce(queues, train, self._storage.enqueue(queues, train))
         (nudge or self._nudge)()
         if train.count:

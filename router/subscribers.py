@@ -1,8 +1,8 @@
 """Outputs to their readers: encode once, queue for each, hand to the kernel, count every tuple.
 
 ``Outlet.deliver`` runs on the worker that made the train and encodes there, once for all subscribers; the I/O thread
-only writes. Many deliveries between two turns of the loop cost one wake. An outlet that nobody listens to costs an
-addition.
+only writes (at once, where it made the train itself). Many deliveries between two turns of the loop cost one wake. An
+outlet that nobody listens to costs an addition.
 
 A subscriber has a bound on bytes that wait for it. Beyond it, by ``when_slow``:
 
@@ -50,12 +50,17 @@ class Wake:
         self.thread_id = 0  # of the loop, once it runs
         self.closed = False
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is the I/O thread itself."""
+        return get_ident() == self.thread_id
+
     def __call__(self, outlet: Outlet) -> None:
         # First the entry, then the flag: the run clears the flag before it looks, so an entry is never left behind.
         self._dirty.append(outlet)
         if not self._armed and not self.closed:
             self._armed = True
-            if get_ident() == self.thread_id:  # no hop, so no system call to wake anyone
+            if self.is_here:  # no hop, so no system call to wake anyone
                 self._loop.call_soon(self._run)
             else:
                 self._loop.call_soon_threadsafe(self._run)
@@ -164,7 +169,10 @@ class Outlet:
             if self._subscribers:
                 assert self._encoder is not None and self._wake is not None
                 self._queue(self._encoder.encode(train), train.count)
-                self._wake(self)
+                if self._wake.is_here:
+                    self.pump()  # the transport gathers what is written in one turn of the loop
+                else:
+                    self._wake(self)
 
     def history_grew(self) -> None:
         """More of the history may be read."""

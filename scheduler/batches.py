@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Batches(Ranking):
     """Boxes by the deadline of their oldest tuple, and how many deadlines were missed."""
 
+    learns = True
+
     def __init__(self, state: SchedulerState, adaptive: bool = False) -> None:
         super().__init__(state, deadline_key)
         self.k = state.settings.batch.k

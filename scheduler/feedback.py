@@ -24,6 +24,8 @@ EVERY_NS = 100_000_000
 
 
 class Feedback(Ranking):
+    learns = True
+
     def __init__(self, state: SchedulerState) -> None:
         outputs = len(state.network.outputs)
         self.level = [0] * outputs

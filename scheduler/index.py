@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.plan import Plan
 
@@ -30,6 +30,8 @@ Key = Any
 
 class Index:
     """Knows which boxes are listed. What comes of it is for those who inherit."""
+
+    learns: ClassVar[bool] = False  # from every plan: ``claimed``, ``dispatched``, ``finished``
 
     def __init__(self, state: SchedulerState) -> None:
         self.state = state

@@ -142,6 +142,35 @@ class SchedulerLoop:
         while self.mailbox.has_news and self._turn.acquire(blocking=False):
             self._step_and_release(here)
 
+    def begin_rest(self, unit: int) -> bool:
+        """Take the turn if nothing waits, runs or is to be read, so that there is nothing to decide, and ``unit`` is
+        free. Whoever gets it may run that unit, and gives the turn back with ``end_rest``; whoever does not brings
+        news, and looks again for a turn with it."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        begun_ns = self.clock_ns()
+        state, mailbox = self.state, self.mailbox
+        learns = state.index is not None and state.index.learns
+        # Plans that have ended may be all that there is to read: then nothing runs.
+        ended = len(mailbox) == state.outstanding == mailbox.finished()
+        if not ended or learns or state.waiting_trains or state.memory_short:
+            self._turn.release()
+            return False
+        for event in mailbox.drain():
+            state.apply(event)
+        if state.waiting_trains or state.outstanding or state.held[unit]:  # more came while we looked
+            self._step_and_release()
+            return False
+        mailbox.is_hungry = mailbox.is_idle = True
+        self.steps += 1
+        decided_ns = self.clock_ns() - begun_ns
+        self.decision_ns += decided_ns
+        self.decision_counts[decision_bucket(decided_ns)] += 1
+        return True
+
+    def end_rest(self) -> None:
+        self._turn.release()
+
     def run(self) -> None:
         """The scheduler's thread: statistics move and deadlines come nearer also when nobody posts."""
         while not self._ended.wait(TURN_EVERY_S):

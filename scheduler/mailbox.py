@@ -45,7 +45,7 @@ class Mailbox:
 
     def finished(self) -> int:
         """How many plans have ended of which nobody has read yet."""
-        return sum([type(event) is Finished for event in self._events.copy()])
+        return sum([type(event) is Finished for event in self._events.copy()]) if self._events else 0
 
     @property
     def has_news(self) -> bool:
@@ -53,6 +53,9 @@ class Mailbox:
         if self.is_hungry:
             return self._trains or self._other or (self._finished and not self.is_idle)
         return self._finished or self._other
+
+    def __len__(self) -> int:
+        return len(self._events)
 
     @property
     def is_empty(self) -> bool:
