@@ -150,15 +150,14 @@ class SchedulerLoop:
             return False
         begun_ns = self.clock_ns()
         state, mailbox = self.state, self.mailbox
-        learns = state.index is not None and state.index.learns
         # Plans that have ended may be all that there is to read: then nothing runs.
         ended = len(mailbox) == state.outstanding == mailbox.finished()
-        if not ended or learns or state.waiting_trains or state.memory_short:
+        if not ended or not self._leaves_no_choice():
             self._turn.release()
             return False
         for event in mailbox.drain():
             state.apply(event)
-        if state.waiting_trains or state.outstanding or state.held[unit]:  # more came while we looked
+        if state.outstanding or state.held[unit] or not self._leaves_no_choice():  # more came while we looked
             self._step_and_release()
             return False
         mailbox.is_hungry = mailbox.is_idle = True
@@ -167,6 +166,10 @@ class SchedulerLoop:
         self.decision_ns += decided_ns
         self.decision_counts[decision_bucket(decided_ns)] += 1
         return True
+
+    def _leaves_no_choice(self) -> bool:
+        state = self.state
+        return not (state.waiting_trains or state.memory_short or (state.index is not None and state.index.learns))
 
     def end_rest(self) -> None:
         self._turn.release()
