@@ -18,7 +18,7 @@ strings and 4 for validation; 13 going out. A batch of one row takes 80 us in an
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,8 @@ _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, StopIteration)
 
 class ArrowDecoder:
     """Owner: the connection; one thread at a time."""
+
+    takes_views: ClassVar[bool] = True
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from catalog.schema import Schema
 from storage.strings import Codes, StringInterner, StringPool
@@ -105,6 +105,7 @@ class Decoder(Protocol):
     """One connection's bytes to trains. Called from one thread at a time, in the order of the bytes."""
 
     received: int  # tuples seen, good and bad: received = tuples in trains + tuples in rejects
+    takes_views: ClassVar[bool]  # a memoryview will do where it says bytes, and may be kept
 
     def __init__(self, intake: Intake) -> None: ...
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ LONG_NUMBER = 400  # digits beyond any type; Python itself refuses to read 4,300
 
 class CsvDecoder:
     """Owner: the connection; one thread at a time."""
+
+    takes_views: ClassVar[bool] = False
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake

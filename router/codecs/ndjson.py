@@ -22,7 +22,7 @@ interleaved (210 ns a row), and polars for long trains (150 to 190 ns without Py
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ _DEEP = ("depth limit", "recursion limit", "allocate memory")  # orjson's words 
 
 class NdjsonDecoder:
     """Owner: the connection; one thread at a time."""
+
+    takes_views: ClassVar[bool] = False
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
