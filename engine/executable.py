@@ -19,6 +19,7 @@ from engine.fuse import FusedChain, can_fuse
 from engine.runtime import BoxRuntime
 from engine.taps import Taps, offer
 from scheduler.loop import Claim
+from storage.queue import coalesce
 from storage.train import NO_WATERMARK, Train
 
 Sheds = Mapping[int, Callable[[Train], Train]]
@@ -117,11 +118,27 @@ class SingleStep:
         self.ports = ports
         self.now_ns = now_ns
         self.arcs = runtime.node.in_arcs
+        self.merges = runtime.box.merges_inputs and len(self.arcs) > 1
 
     def run(self, inbox: Inbox) -> None:
+        """A box of a superbox runs once (P0's min cost): what several feeders have left for it is joined if short."""
+        if self.merges and (trains := self._merged(inbox)):
+            for train in trains:
+                self._call(0, train, inbox)
+            return
         for port, arc in enumerate(self.arcs):
-            for train in inbox.trains.pop(arc, ()):
-                self._call(port, train, inbox)
+            waiting = inbox.trains.pop(arc, None)
+            if waiting is not None:
+                for train in coalesce(waiting) if len(waiting) > 1 else waiting:
+                    self._call(port, train, inbox)
+
+    def _merged(self, inbox: Inbox) -> list[Train]:
+        """The trains of all inputs as of one; none when one of them brings event time, which belongs to its input."""
+        at_ns = self.runtime.port_watermarks_ns
+        for port, arc in enumerate(self.arcs):
+            if any(t.watermark_ns > at_ns[port] for t in inbox.trains.get(arc, ())):
+                return []
+        return coalesce([t for arc in self.arcs for t in inbox.trains.pop(arc, ())])
 
     def _call(self, port: int, train: Train, inbox: Inbox) -> None:
         runtime, box = self.runtime, self.runtime.box

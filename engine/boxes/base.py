@@ -62,6 +62,7 @@ class Box(ABC):
     max_inputs: ClassVar[int] = 1
     row_wise: ClassVar[bool] = True  # in = out + filtered + dead; a windowed box: in = absorbed + late + dead
     is_prompt: ClassVar[bool] = False  # a few tuples are done in microseconds, always: any thread may run it
+    merges_inputs: ClassVar[bool] = False  # by which input a tuple came makes no difference: one call may take all
     needs_time: ClassVar[bool] = False  # reads watermarks: ``advance`` is called as they move
     keeps_rows: ClassVar[bool] = False  # as many tuples leave as come, each with its event time
     needs_clock: ClassVar[bool] = False  # ``tick`` is called some ten times a second, also when nothing arrives

@@ -1,10 +1,10 @@
 """universal: a box of given cost and selectivity, for experiments. It passes tuples on unchanged.
 
-    busy: {universal: trades, cost: 20us, selectivity: 0.5}
+    busy: {universal: trades, cost: 20us, call_cost: 100us, selectivity: 0.5}
 
-The cost is processor time really spent, with Python's lock let go (hashing a block does both), so that two workers run
-two such boxes at once. The selectivity is exact and without chance: of the first k tuples floor(k * selectivity) are
-out, so the same tuples come out whatever the trains.
+A call costs ``call_cost`` and a tuple in it ``cost``. That is processor time really spent, with Python's lock let go
+(hashing a block does both), so that two workers run two such boxes at once. The selectivity is exact and without
+chance: of the first k tuples floor(k * selectivity) are out, so the same tuples come out whatever the trains.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _BLOCK = bytes(4_096)  # about 3 us; above 2,047 bytes hashlib lets go of Python
 
 class UniversalParameters(BoxParameters):
     cost: Duration = 0
+    call_cost: Duration = 0
     selectivity: float = Parameter(default=1.0, ge=0.0, le=1_000.0)
 
 
@@ -34,6 +35,7 @@ class Universal(Box):
     kind = "universal"
     summary = "a box of given cost and selectivity, for experiments"
     parameters_model = UniversalParameters
+    merges_inputs = True
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         return inputs
@@ -48,7 +50,7 @@ class Universal(Box):
         return [0]  # tuples seen
 
     def run(self, state: list[int], port: int, train: Train, emit: Emit, tally: Tally) -> None:
-        spend(self.parameters.cost * train.count)
+        spend(self.parameters.call_cost + self.parameters.cost * train.count)
         seen = state[0]
         state[0] = seen + train.count
         if self.parameters.selectivity == 1.0:

@@ -46,7 +46,7 @@ def declared(network: Network) -> Statistics:
         parameters = getattr(node.box, "parameters", None)
         if node.kind in ("universal", "union") and node.cost_ns is None:
             tuple_ns += float(getattr(parameters, "cost", 0))
-        statistics.cost_per_call_ns[node.number] = call_ns
+        statistics.cost_per_call_ns[node.number] = call_ns + float(getattr(parameters, "call_cost", 0))
         statistics.cost_per_tuple_ns[node.number] = tuple_ns if node.cost_ns is None else node.cost_ns
         given = getattr(parameters, "selectivity", None)
         if node.selectivity is None and given is not None:

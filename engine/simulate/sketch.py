@@ -32,6 +32,7 @@ class _Box:
     inputs: tuple[Tap, ...]
     cost_ns: float
     selectivity: float
+    call_ns: float
 
 
 @dataclass
@@ -47,10 +48,16 @@ class Sketch:
         return Tap(stream=len(self._streams) - 1)
 
     def box(
-        self, *inputs: Tap, cost_ns: float = 1_000.0, selectivity: float = 1.0, name: str = "", kind: str = ""
+        self,
+        *inputs: Tap,
+        cost_ns: float = 1_000.0,
+        selectivity: float = 1.0,
+        call_ns: float = 0.0,
+        name: str = "",
+        kind: str = "",
     ) -> Tap:
         kind = kind or ("universal" if len(inputs) == 1 else "union")
-        self._boxes.append(_Box(name or f"b{len(self._boxes)}", kind, inputs, cost_ns, selectivity))
+        self._boxes.append(_Box(name or f"b{len(self._boxes)}", kind, inputs, cost_ns, selectivity, call_ns))
         return Tap(box=len(self._boxes) - 1)
 
     def chain(self, start: Tap, length: int, cost_ns: float = 1_000.0, selectivity: float = 1.0) -> Tap:
@@ -92,7 +99,9 @@ class Sketch:
         )
 
     def _node(self, number: int, box: _Box, in_arcs: tuple[int, ...], out_arcs: tuple[int, ...]) -> BoxNode:
-        parameters = UniversalParameters.model_construct(cost=round(box.cost_ns), selectivity=box.selectivity)
+        parameters = UniversalParameters.model_construct(
+            cost=round(box.cost_ns), call_cost=round(box.call_ns), selectivity=box.selectivity
+        )
         return BoxNode(
             number=number,
             name=box.name,

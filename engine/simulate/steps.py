@@ -41,9 +41,9 @@ def network_of(boxes: int) -> Network:
 class Stepper:
     """A scheduler with ``busy`` boxes that have something to do."""
 
-    def __init__(self, network: Network, policy: str, busy: int) -> None:
+    def __init__(self, network: Network, policy: str, busy: int, grid: int = 20) -> None:
         self.network = network
-        self.state = SchedulerState(network, SchedulerSettings(unit="box"))
+        self.state = SchedulerState(network, SchedulerSettings(unit="box", grid=grid))
         self.storage = SimulatedStorage([8.0] * len(network.arcs))
         self.queue = ExecutionQueue()
         around: tuple[Any, Any] = (self.storage, self.queue)

@@ -61,6 +61,8 @@ def random_network(shape: str, seed: int, cost_ns: float = 1e6) -> Network:
 class Witness(Universal):
     """Passes tuples on as a universal box does, at no cost, and remembers what came and went, by port."""
 
+    merges_inputs = False  # it wants to see by which input they come
+
     def new_state(self) -> Any:
         self.received: dict[int, list[int]] = {}
         self.emitted: list[int] = []

@@ -24,7 +24,7 @@ from engine.simulate.arrivals import Trains
 from engine.simulate.core import Overheads, Simulation
 from engine.simulate.costs import declared
 from engine.simulate.measure import summary
-from scheduler.policies import policies
+from scheduler.policies import Policy, policies
 from scheduler.state import SchedulerSettings
 
 T = TypeVar("T")
@@ -80,12 +80,13 @@ class Lab:
         network: Network,
         trains: Mapping[int, Trains],
         *,
-        policy: str = "round_robin",
+        policy: str | Policy = "round_robin",
         settings: SchedulerSettings | None = None,
         overheads: Overheads | None = None,
         statistics: Statistics | None = None,
     ) -> Outcome:
-        """One worker. ``overheads`` are the simulator's: the real engine has its own."""
+        """One worker. ``overheads`` are the simulator's: the real engine has its own. A policy may be a function that
+        is none of ours: what a paper compares with."""
         settings = settings or SchedulerSettings()
         statistics = statistics if statistics is not None else declared(network)
         if self.is_real:
@@ -107,14 +108,13 @@ class Lab:
 def run_simulated(
     network: Network,
     trains: Mapping[int, Trains],
-    policy: str,
+    policy: str | Policy,
     settings: SchedulerSettings,
     statistics: Statistics,
     overheads: Overheads | None = None,
 ) -> Outcome:
-    simulation = Simulation(
-        network, policies()[policy], trains, statistics=statistics, settings=settings, overheads=overheads
-    )
+    decide = policies()[policy] if isinstance(policy, str) else policy
+    simulation = Simulation(network, decide, trains, statistics=statistics, settings=settings, overheads=overheads)
     simulation.run()
     simulation.count_expired()
     quality, totals = summary(simulation.recorders), simulation.totals

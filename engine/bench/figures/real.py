@@ -7,6 +7,9 @@ feeder that is kept waiting must not make the engine look fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from itertools import groupby
+from operator import itemgetter
 from time import perf_counter_ns, sleep, time_ns
 from typing import Any, Protocol
 
@@ -21,6 +24,7 @@ from engine.simulate.arrivals import Trains
 from engine.simulate.calibrate import make_train
 from engine.simulate.core import merge
 from engine.tuning import tune_process
+from scheduler.policies import Policy
 from scheduler.state import SchedulerSettings
 from storage.train import Train, constant_ns
 
@@ -45,12 +49,15 @@ class Runnable(Protocol):
 def run_real(
     network: Network,
     trains: Mapping[int, Trains],
-    policy: str,
+    policy: str | Policy,
     settings: SchedulerSettings,
     statistics: Statistics,
 ) -> Outcome:
     deliveries = Deliveries(network, statistics)
-    engine = Engine(network, deliveries.outlets, workers=1, policy=policy, settings=settings, statistics=statistics)
+    name = policy if isinstance(policy, str) else "round_robin"
+    engine = Engine(network, deliveries.outlets, workers=1, policy=name, settings=settings, statistics=statistics)
+    if not isinstance(policy, str):
+        engine.loop.follow(policy)
     elapsed_ns = drive(engine, trains)
     reading = engine.scheduler_reading()
     return outcome(
@@ -81,15 +88,18 @@ def drive(engine: Runnable, trains: Mapping[int, Trains]) -> int:
 
 
 def feed(engine: Runnable, times: Sequence[int], trains: Sequence[Train], streams: Sequence[int]) -> int:
-    """When it began, on the monotonic clock."""
+    """When it began, on the monotonic clock. What is due at one moment is there before anything is decided on it."""
     begun_ns = perf_counter_ns()
     stamp_ns = time_ns()
-    for due_ns, train, stream in zip(times, trains, streams, strict=True):
+    for due_ns, together in groupby(zip(times, trains, streams, strict=True), key=itemgetter(0)):
         ahead_ns = due_ns - (perf_counter_ns() - begun_ns)
         if ahead_ns > 0:
             sleep(ahead_ns / 1e9)  # wakes some 60 us late, and leaves Python's lock to the worker until then
-        arrivals = constant_ns(stamp_ns + due_ns, train.count)
-        engine.feed(stream, Train(train.schema, train.columns, arrivals, pools=train.pools))
+        group = list(together)
+        with engine.loop.held() if len(group) > 1 and isinstance(engine, Engine) else nullcontext():
+            for _, train, stream in group:
+                arrivals = constant_ns(stamp_ns + due_ns, train.count)
+                engine.feed(stream, Train(train.schema, train.columns, arrivals, pools=train.pools))
     return begun_ns
 
 

@@ -31,6 +31,7 @@ def trees(
     depth: int = DEPTH,
     cost_ns: tuple[float, float] = COST_NS,
     selectivity: float = 1.0,
+    call_ns: float = 0.0,
     qos: Sequence[QoS] = (),
     seed: int = 0,
 ) -> Network:
@@ -39,7 +40,7 @@ def trees(
 
     def grow(level: int) -> Tap:
         inputs = [grow(level - 1) for _ in range(fan_out)] if level > 1 else [sketch.stream()]
-        return sketch.box(*inputs, cost_ns=random.uniform(*cost_ns), selectivity=selectivity)
+        return sketch.box(*inputs, cost_ns=random.uniform(*cost_ns), selectivity=selectivity, call_ns=call_ns)
 
     for number in range(count):
         sketch.output(grow(depth), qos[number] if qos else None)
@@ -54,8 +55,15 @@ def rate_at_capacity(network: Network) -> float:
 
 
 def even(network: Network, load: float, duration_ns: int, *, burst: int = 1, seed: int = 0) -> dict[int, Trains]:
-    """Evenly spaced on each stream, from a random start; ``burst`` tuples together and then nothing for as long."""
-    gap_ns = burst * 1e9 / (rate_at_capacity(network) * load)
+    """This share of capacity, evenly spaced on all streams alike."""
+    return evenly(network, rate_at_capacity(network) * load, duration_ns, burst=burst, seed=seed)
+
+
+def evenly(
+    network: Network, rate_per_s: float, duration_ns: int, *, burst: int = 1, seed: int = 0
+) -> dict[int, Trains]:
+    """So many tuples a second on each stream, from a random start; ``burst`` together and then nothing for as long."""
+    gap_ns = burst * 1e9 / rate_per_s
     random = np.random.default_rng(seed)
     out: dict[int, Trains] = {}
     for stream in network.streams:

@@ -1,0 +1,215 @@
+"""P0, figure 7: memory over the time of one superbox run, for the three traversals.
+
+An application tree (depth five, fan-out three) whose boxes differ in cost and selectivity, two tuples on the queue of
+every box, and no more arrive. Each traversal pushes the same tuples through the same boxes in its own order; what
+waits (all tuples are of one size) is noted whenever a box has run. A box call costs about as much as a tuple, so a
+traversal with more of them takes longer. The sum of six trees with costs and selectivities of their own, each run
+alone: the order of the traversals depends on the tree, and the paper does not print its own.
+
+Real: the engine runs the plans, and boxes that keep a record say when they took how much. Simulated: the same plans,
+made by the same scheduler, reckoned with the same costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from statistics import mean
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from catalog.network import Network
+from engine.bench.figures.base import Check, Figure, Measured, Panel, Verdict
+from engine.bench.figures.lab import Lab
+from engine.boxes.base import Emit, Tally
+from engine.boxes.universal import Universal
+from engine.simulate.costs import declared
+from engine.simulate.sketch import Sketch, Tap
+from scheduler.events import Enqueued
+from scheduler.state import SchedulerSettings, SchedulerState
+from scheduler.trains import TrainRule
+from scheduler.traversal import expand
+from storage.train import Train
+
+DEPTH, FAN_OUT = 5, 3
+TREES = 6
+TUPLES = 2  # on the queue of each box
+COST_NS, CALL_NS = (20_000.0, 100_000.0), 50_000.0
+SELECTIVITY = (0.2, 1.0)
+POINTS = 60
+ALMOST_DONE = 0.02  # of the tuples at the start: what is below it cannot be divided by
+TRAVERSALS = {"MM": "min_memory", "MC": "min_cost", "ML": "min_latency"}
+FIGURE = Figure(
+    title="Memory requirements of the traversals",
+    claim=(
+        "ML uses most memory, then MC, and MM least; MM loses its advantage towards the end, where MC, whose run is "
+        "the shortest, catches up with it."
+    ),
+    parameters={
+        "network": f"{TREES} trees, each run alone: depth {DEPTH}, fan-out {FAN_OUT}, 121 boxes",
+        "cost of a box": "even in [20, 100] us a tuple, 50 us a call",
+        "selectivity": "even in [0.2, 1]",
+        "at the start": f"{TUPLES} tuples on the queue of each box",
+    },
+)
+
+Steps = list[tuple[float, float]]
+"""Time in ns and tuples that wait from then on."""
+
+
+def tree(seed: int) -> Network:
+    """Every box has a stream of its own beside the boxes that feed it."""
+    random, sketch = Random(seed), Sketch()
+
+    def grow(level: int) -> Tap:
+        inputs = [grow(level - 1) for _ in range(FAN_OUT)] if level > 1 else []
+        cost_ns, selectivity = random.uniform(*COST_NS), random.uniform(*SELECTIVITY)
+        return sketch.box(sketch.stream(), *inputs, cost_ns=cost_ns, selectivity=selectivity, call_ns=CALL_NS)
+
+    sketch.output(grow(DEPTH))
+    return sketch.network()
+
+
+def measure(lab: Lab) -> Measured:
+    found: dict[str, list[Steps]] = {name: [] for name in TRAVERSALS}
+    for seed in range(TREES):
+        lab.progress(seed / TREES)
+        network = tree(seed)
+        for name, steps in runs(lab, network).items():
+            found[name].append(steps)
+    times = np.linspace(0, max(s[-1][0] for of in found.values() for s in of), POINTS)
+    waiting = {name: np.sum([at(s, times) for s in of], axis=0) for name, of in found.items()}
+    ms, base = (times / 1e6).tolist(), waiting["MM"]
+    curves = {name: list(zip(ms, values.tolist(), strict=True)) for name, values in waiting.items()}
+    relative = {
+        name: [(t, float(v / b)) for t, v, b in zip(ms, values, base, strict=True) if b >= ALMOST_DONE * base[0]]
+        for name, values in waiting.items()
+    }
+    return Measured(
+        (
+            Panel("time, ms", "memory, over that of MM", relative, title="as the paper plots it"),
+            Panel("time, ms", "tuples that wait", curves, title="in tuples"),
+        ),
+        {f"mean run of {name}, ms": mean(s[-1][0] for s in of) / 1e6 for name, of in found.items()}
+        | {f"mean memory of {name}, tuples": float(np.mean(v)) for name, v in waiting.items()},
+    )
+
+
+def runs(lab: Lab, network: Network) -> dict[str, Steps]:
+    """Each traversal, taking turns; the shortest run of each: what else the machine did only made it longer."""
+    found: dict[str, list[Steps]] = {name: [] for name in TRAVERSALS}
+    for _ in range(lab.choose(lab.by_engine(5, 1), 1)):
+        for name, traversal in TRAVERSALS.items():
+            settings = SchedulerSettings(traversal=traversal, train=TrainRule("all"))
+            found[name].append(run_engine(network, settings) if lab.is_real else reckon(network, settings))
+    return {name: min(of, key=lambda s: s[-1][0]) for name, of in found.items()}
+
+
+def at(steps: Steps, times: Any) -> list[float]:
+    places = np.searchsorted([t for t, _ in steps], times, side="right") - 1
+    return [steps[i][1] for i in places]
+
+
+# -- simulated --------------------------------------------------------------------------------------------------------
+
+
+def plan_of(network: Network, settings: SchedulerSettings) -> tuple[int, ...]:
+    state = SchedulerState(network, settings, declared(network))
+    for stream in network.streams:
+        state.apply(Enqueued(stream.arcs, TUPLES, 0, 0, 8 * TUPLES))
+    return expand(state, 0).boxes
+
+
+def reckon(network: Network, settings: SchedulerSettings) -> Steps:
+    statistics = declared(network)
+    queue = dict.fromkeys(range(len(network.boxes)), float(TUPLES))
+    now_ns = 0.0
+    steps = [(0.0, sum(queue.values()))]
+    for box in plan_of(network, settings):
+        tuples = queue[box]
+        if not tuples:
+            continue
+        queue[box] = 0.0
+        for consumer in network.fed[box]:
+            queue[consumer] += tuples * float(statistics.selectivity[box])
+        now_ns += float(statistics.cost_per_call_ns[box] + statistics.cost_per_tuple_ns[box] * tuples)
+        steps.append((now_ns, sum(queue.values())))
+    return steps
+
+
+# -- on the engine ----------------------------------------------------------------------------------------------------
+
+
+class Recorded(Universal):
+    """A universal box that notes when it took and gave how many."""
+
+    log: list[tuple[int, int, int]]
+
+    def run(self, state: list[int], port: int, train: Train, emit: Emit, tally: Tally) -> None:
+        out = 0
+
+        def count(out_port: int, emitted: Train) -> None:
+            nonlocal out
+            out += emitted.count
+            emit(out_port, emitted)
+
+        super().run(state, port, train, count, tally)
+        self.log.append((perf_counter_ns(), train.count, out))
+
+
+def recorded(network: Network) -> tuple[Network, list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """The network with such boxes; what the root notes stands apart, for what it gives is gone."""
+    inner: list[tuple[int, int, int]] = []
+    root: list[tuple[int, int, int]] = []
+    nodes = []
+    for node in network.boxes:
+        box = Recorded(node.box.parameters)
+        box.log = inner if network.fed[node.number] else root
+        nodes.append(replace(node, box=box))
+    return replace(network, boxes=tuple(nodes)), inner, root
+
+
+def run_engine(network: Network, settings: SchedulerSettings) -> Steps:
+    from engine.bench.figures.real import drive
+    from engine.core import Engine
+
+    network, inner, root = recorded(network)
+    engine = Engine(network, [lambda train: None], workers=1, settings=settings, statistics=declared(network))
+    drive(engine, {s.number: (np.zeros(1, np.int64), np.array([TUPLES])) for s in network.streams})
+    return from_log(sorted([(t, i, o) for t, i, o in inner] + [(t, i, 0) for t, i, _ in root]), len(network.boxes))
+
+
+def from_log(log: Sequence[tuple[int, int, int]], boxes: int) -> Steps:
+    """Time from the first call on: a call of CALL_NS and its tuples before its first note."""
+    waiting = float(TUPLES * boxes)
+    begun_ns = log[0][0] - CALL_NS
+    steps: Steps = [(0.0, waiting)]
+    for when_ns, taken, given in log:
+        waiting += given - taken
+        steps.append((float(when_ns - begun_ns), waiting))
+    return steps
+
+
+def verdict(measured: Measured) -> Verdict:
+    mm, mc, ml = (measured.numbers[f"mean memory of {name}, tuples"] for name in TRAVERSALS)
+    length = {name: measured.numbers[f"mean run of {name}, ms"] for name in TRAVERSALS}
+    relative = measured.curve("MC")
+    left, left_mm = measured.curve("MC", 1), measured.curve("MM", 1)
+    end = min(left, key=lambda t: abs(t - length["MM"]))
+    return Verdict(
+        (
+            Check(mm < mc < ml, f"mean tuples that wait: MM {mm:.0f}, MC {mc:.0f}, ML {ml:.0f}"),
+            Check(max(relative.values()) > 1.05, f"MC's memory is up to {max(relative.values()):.2f} times MM's"),
+            Check(min(length, key=length.__getitem__) == "MC", f"MC is done first, in {length['MC']:.1f} ms"),
+            Check(
+                left[end] <= left_mm[end] + ALMOST_DONE * left[0.0],
+                f"when MM is done on average, MC has {left[end]:.0f} tuples left and MM {left_mm[end]:.0f}",
+            ),
+        ),
+        "mean_memory_of_mc_tuples",
+        mc,
+        mm,
+    )
