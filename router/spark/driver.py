@@ -27,6 +27,7 @@ from router.spark.launch import Launched, first_line, launch
 
 REQUESTS_AT_ONCE = 64
 EXIT_JVM_DIED = 3
+EXIT_OUT_OF_MEMORY = 3  # of the JVM, with ExitOnOutOfMemoryError
 WORK = ("plan", "stage", "unstage", "push", "cancel", "commit", "compact", "to_arrow", "plain_write")
 
 Request = dict[str, Any]
@@ -125,7 +126,9 @@ class Driver:
     def _watch(self, launched: Launched) -> None:
         code = launched.jvm.wait()
         if not self._ending:
-            sys.stderr.write(f"the JVM ended with code {code}\n")
+            heap = launched.heap
+            memory = f": it ran out of its {heap} (spark: {{config: {{spark.driver.memory: ...}}}} gives it more)"
+            sys.stderr.write(f"the JVM ended with code {code}{memory if code == EXIT_OUT_OF_MEMORY else ''}\n")
             self.end(EXIT_JVM_DIED)
 
     def end(self, code: int) -> None:

@@ -124,7 +124,8 @@ class BulkJob:
                 return
             self._plan = plan
         if plan["stable"]:
-            self._push(first=0, source=self._source, parts=plan["parts"], fingerprint=plan["fingerprint"])
+            done = self._push(first=0, source=self._source, parts=plan["parts"], fingerprint=plan["fingerprint"])
+            self._target.expect(len(done["partitions"]), plan["rows"])
             return
         if self._files is None:
             staged = self._host.call(
@@ -138,11 +139,13 @@ class BulkJob:
             self._sent += 1
         self._host.call("unstage", PLAN_SECONDS, staging=self._staging_path())
 
-    def _push(self, **what: Any) -> None:
+    def _push(self, **what: Any) -> dict[str, Any]:
         if self._stopped.is_set():
             raise SparkLostError("the job was stopped")
         target = self._target
-        self._host.call("push", job=self.name, fields=self._fields, address=target.address, token=target.token, **what)
+        return self._host.call(
+            "push", job=self.name, fields=self._fields, address=target.address, token=target.token, **what
+        )
 
     def _staging_path(self) -> str:
         """A place that outlives the driver, and that every executor can reach."""

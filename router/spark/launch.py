@@ -47,6 +47,10 @@ EVERYWHERE = {
     # The default of 64 MiB halves the rate: it makes Spark measure every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # To and from the workers in Python: 64 KiB at a time otherwise.
+    "spark.sql.execution.pandas.udf.buffer.size": str(1024**2),
+    # Up to 48 MB of Arrow would become objects of the driver, row by row: 25 MB of numbers fill a heap of 1 GB.
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
 }
 ON_ONE_MACHINE = {
     "spark.ui.enabled": "false",
@@ -64,6 +68,7 @@ class Launched(NamedTuple):
     session: Any
     jvm: subprocess.Popen[bytes]
     java: Java
+    heap: str
 
 
 def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
@@ -83,7 +88,7 @@ def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
         PYSPARK_DRIVER_PYTHON=sys.executable,
     )
     try:
-        return Launched(_open_session(settings), jvm, java)
+        return Launched(_open_session(settings), jvm, java, heap_of(settings))
     except Exception as error:
         jvm.kill()
         jvm.wait()
@@ -111,13 +116,17 @@ def with_retries(master: str) -> str:
     return f"local[{match[1] or 1},4]" if match else master
 
 
+def heap_of(settings: Mapping[str, str]) -> str:
+    return settings.get("spark.driver.memory", HEAP)
+
+
 def java_command(java: Java, settings: Mapping[str, str], scratch: Path) -> list[str]:
     from pyspark.find_spark_home import _find_spark_home
 
     home = Path(_find_spark_home())
     classpath = [str(home / "conf"), str(home / "jars" / "*")]
     classpath += [folder for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if (folder := os.environ.get(name))]
-    command = [str(java.path), "-cp", os.pathsep.join(classpath), f"-Xmx{settings.get('spark.driver.memory', HEAP)}"]
+    command = [str(java.path), "-cp", os.pathsep.join(classpath), f"-Xmx{heap_of(settings)}"]
     # Out of memory a JVM limps on and answers wrongly late; one that ends is started again.
     command += ["-XX:+IgnoreUnrecognizedVMOptions", "-XX:+ExitOnOutOfMemoryError"]
     if VECTOR in java.modules or not java.modules:

@@ -35,7 +35,7 @@ from storage.train import Train
 
 log = logging.getLogger("aurorad.spark")
 
-SEGMENT_BYTES = 128 * 1024**2
+SEGMENT_BYTES = 64 * 1024**2  # of Arrow; the JVM holds it about five times over while it commits it
 BATCH_ROWS = 32_768
 BATCH_SECONDS = 0.2
 COMMIT_SECONDS = 600.0

@@ -6,8 +6,10 @@ which fix its parts are nobody else's.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from router.spark import commits, sources
@@ -21,6 +23,8 @@ Request = dict[str, Any]
 Answer = dict[str, Any]
 
 PART_BYTES = 128 * 1024**2
+PARTS_A_CORE = 4  # or one core has a part to itself at the end while the others have none
+COMMIT_BYTES = 96 * 1024**2
 _running: dict[str, str] = {}  # job: the group its Spark jobs run in
 _planned: dict[str, tuple[int, Any, sources.Plan]] = {}  # job: what was found when it was looked at
 _lock = threading.Lock()
@@ -28,13 +32,14 @@ _lock = threading.Lock()
 
 def plan(session: Any, request: Request) -> Answer:
     """Look at the source without reading it: does it fit, into how many parts does it fall, how many rows are there."""
-    parts = max(2, session.sparkContext.defaultParallelism)
+    parts = PARTS_A_CORE * session.sparkContext.defaultParallelism
     planned = sources.plan(_job_session(session, parts), request["source"], request["fields"])
     found = sources.fingerprint(session, planned.frame, request["source"])
     answer: Answer = {"stable": planned.is_stable, "parts": parts, "rows": 0, "fingerprint": found, "partitions": 0}
     if planned.is_stable:
         answer["rows"] = sources.count_rows(planned)
-        answer["partitions"] = planned.frame._jdf.queryExecution().toRdd().getNumPartitions()
+        if not answer["rows"]:  # then the parts tell how far it is; to count them takes a planning of its own
+            answer["partitions"] = planned.frame._jdf.queryExecution().toRdd().getNumPartitions()
         _planned[request["job"]] = (parts, request["source"], planned)
     return answer
 
@@ -67,11 +72,7 @@ def push(session: Any, request: Request) -> Answer:
     if request.get("file"):
         frame = _job_session(session, 1, PART_BYTES * 1024).read.parquet(request["file"]).coalesce(1)
     else:
-        planned = _plan_again(session, request)
-        now = sources.fingerprint(session, planned.frame, request["source"])
-        if not planned.is_stable or now != request["fingerprint"]:
-            raise SparkRefusedError("the input has changed while it was read")
-        frame = planned.frame
+        frame = _plan_again(session, request).frame
 
     def bring(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
@@ -93,7 +94,11 @@ def _plan_again(session: Any, request: Request) -> sources.Plan:
     parts, source, planned = _planned.pop(request["job"], (0, None, None))
     if planned is not None and (parts, source) == (request["parts"], request["source"]):
         return planned
-    return sources.plan(_job_session(session, request["parts"]), request["source"], request["fields"])
+    planned = sources.plan(_job_session(session, request["parts"]), request["source"], request["fields"])
+    now = sources.fingerprint(session, planned.frame, request["source"])
+    if not planned.is_stable or now != request["fingerprint"]:
+        raise SparkRefusedError("the input has changed while it was read")
+    return planned
 
 
 def map_in_arrow(frame: Any, function: Any, schema: str) -> Any:
@@ -108,8 +113,10 @@ def map_in_arrow(frame: Any, function: Any, schema: str) -> Any:
 
 
 def commit(session: Any, request: Request) -> Answer:
-    """A segment of an output into its sink, once."""
-    return commits.commit(session.newSession(), request)
+    """A segment of an output into its sink, once. Small ones side by side, large ones in turn: the JVM holds a segment
+    about five times over while it writes it."""
+    with _room.take(os.path.getsize(request["file"])):
+        return commits.commit(session.newSession(), request)
 
 
 def compact(session: Any, request: Request) -> Answer:
@@ -123,6 +130,30 @@ def cancel(session: Any, request: Request) -> Answer:
     if group is not None:
         session.sparkContext.cancelJobGroup(group)
     return {}
+
+
+class Room:
+    """So many bytes at once; whoever wants more than all of it gets it alone."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._all = self._free = nbytes
+        self._change = threading.Condition()
+
+    @contextmanager
+    def take(self, nbytes: int) -> Iterator[None]:
+        wanted = min(nbytes, self._all)
+        with self._change:
+            self._change.wait_for(lambda: self._free >= wanted)
+            self._free -= wanted
+        try:
+            yield
+        finally:
+            with self._change:
+                self._free += wanted
+                self._change.notify_all()
+
+
+_room = Room(COMMIT_BYTES)
 
 
 class _Group:
