@@ -168,10 +168,11 @@ class Outlet:
                 self._call(name, callback, train)
             if self._subscribers:
                 assert self._encoder is not None and self._wake is not None
-                self._queue(self._encoder.encode(train), train.count)
+                data = self._encoder.encode(train)
                 if self._wake.is_here:
-                    self.pump()  # the transport gathers what is written in one turn of the loop
+                    self._write(data, train.count)
                 else:
+                    self._queue(data, train.count)
                     self._wake(self)
 
     def history_grew(self) -> None:
@@ -285,6 +286,23 @@ class Outlet:
     def encoder(self) -> Encoder:
         assert self._encoder is not None
         return self._encoder
+
+    def _write(self, data: bytes, tuples: int) -> None:
+        """Hand a train on at once: the transport gathers what is written in one turn of the loop."""
+        if len(self._subscribers) == 1:  # the usual case past the queue, 4 us for 9
+            s = self._subscribers[0]
+            with self._lock:
+                straight = not (s.queue or s.paused or s.skipping or s.cut) and not s.transport.is_closing()
+                if straight:
+                    s.settle()
+                    s.offered += tuples
+                    s.handed_bytes += len(data)
+                    s.in_transport.append((s.handed_bytes, tuples))
+            if straight:
+                s.transport.write(data)  # may call pause_writing
+                return
+        self._queue(data, tuples)
+        self.pump()
 
     def pump(self) -> None:
         """Hand on what waits, as far as the transports take it."""

@@ -78,11 +78,20 @@ class Strings:
     def intern(self, columns: Sequence[Sequence[str]]) -> tuple[StringPool, list[Codes]]:
         """The string columns of one train, all in one pool."""
         with self._lock:
-            if self._interner.pool.nbytes > POOL_BYTES:
-                self._interner.pool = StringPool()
-                self._interner.rotations += 1
-            pool = self._interner.fresh()
+            pool = self._fresh()
             return pool, [pool.encode(values) for values in columns]
+
+    def codes(self, texts: Sequence[str]) -> tuple[StringPool, list[int]]:
+        """The strings of one tuple, likewise."""
+        with self._lock:
+            pool = self._fresh()
+            return pool, [pool.code(text) for text in texts]
+
+    def _fresh(self) -> StringPool:
+        if self._interner.pool.nbytes > POOL_BYTES:
+            self._interner.pool = StringPool()
+            self._interner.rotations += 1
+        return self._interner.fresh()
 
 
 @dataclass(frozen=True)

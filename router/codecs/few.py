@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from numpy import array, int32, int64
 
 from catalog.schema import Schema, Type
 from router.codecs.base import Intake
@@ -39,12 +40,18 @@ class FewIn:
         self._plan = [(f.name, _KINDS.get(f.type), f.type.dtype) for f in intake.schema]
         self._knows = all(f.type in _KINDS for f in intake.schema) and intake.ns_per_unit == 1
         self._is_string = [f.type is Type.STRING for f in intake.schema]
+        self._places = [i for i, is_string in enumerate(self._is_string) if is_string]
         self._pool: StringPool | None = None
         self._pools: Pools = ()
 
     def train(self, rows: list[dict[str, Any]], arrival_ns: int) -> Train | None:
         if not self._knows or len(rows) > FEW:
             return None
+        if len(rows) == 1:
+            try:
+                return self._one(rows[0], arrival_ns)
+            except (KeyError, OverflowError):
+                return None
         columns: list[Array] = []
         texts: list[list[str]] = []
         places: list[int] = []
@@ -75,6 +82,33 @@ class FewIn:
             pools = self._pools if pool is self._pool else self._remember(pool)
         return Train(self._intake.schema, tuple(columns), constant_ns(arrival_ns, len(rows)), pools=pools)
 
+    def _one(self, row: dict[str, Any], arrival_ns: int) -> Train | None:
+        """The same for one tuple, which needs no lists: 4 us for 8."""
+        columns: list[Array] = []
+        texts: list[str] = []
+        for name, kind, dtype in self._plan:
+            value = row[name]
+            if kind is float:
+                if type(value) is not float and type(value) is not int:
+                    return None
+                value = value + 0.0
+                if not isfinite(value):
+                    return None
+            elif type(value) is not kind:
+                return None
+            elif kind is str:
+                texts.append(value)
+                columns.append(_NOTHING)
+                continue
+            columns.append(array((value,), dtype))
+        pools = None
+        if texts:
+            pool, codes = self._intake.strings.codes(texts)
+            for place, code in zip(self._places, codes):
+                columns[place] = array((code,), int32)
+            pools = self._pools if pool is self._pool else self._remember(pool)
+        return Train(self._intake.schema, tuple(columns), array((arrival_ns,), int64), pools=pools)
+
     def _remember(self, pool: StringPool) -> Pools:
         self._pool = pool
         self._pools = tuple([pool if is_string else None for is_string in self._is_string])
@@ -94,8 +128,23 @@ class FewOut:
 
     def ndjson(self, train: Train) -> bytes:
         names = self._names
+        if train.count == 1 and train.valid is None:
+            return orjson.dumps(dict(zip(names, self._one(train))), None, _OPTIONS)
         columns = [self._column(train, i, kind) for i, kind in enumerate(self._kinds)]
         return b"".join([orjson.dumps(dict(zip(names, row)), None, _OPTIONS) for row in zip(*columns)])
+
+    def _one(self, train: Train) -> list[Any]:
+        """The values of the only tuple of a train: 1.5 us where columns take 5."""
+        row: list[Any] = []
+        for kind, column, pool in zip(self._kinds, train.columns, train.pools):
+            if pool is not None:
+                row.append(pool.values[column.item()] if len(pool) else None)
+            elif kind is Type.TIMESTAMP:
+                is_iso = self._timestamps == "iso"
+                row.append(iso(column.item()) if is_iso else in_unit(column, self._timestamps).item())
+            else:
+                row.append(column[0] if kind is Type.FLOAT else column.item())
+        return row
 
     def _column(self, train: Train, at: int, kind: Type) -> list[Any]:
         values = train.columns[at]
