@@ -8,7 +8,7 @@ Whatever is not usual is None, and the general way does it.
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -87,7 +87,7 @@ class FewIn:
         columns: list[Array] = []
         texts: list[str] = []
         for name, kind, dtype in self._plan:
-            value = row[name]
+            value: Any = row[name]
             if kind is float:
                 if type(value) is not float and type(value) is not int:
                     return None
@@ -97,7 +97,7 @@ class FewIn:
             elif type(value) is not kind:
                 return None
             elif kind is str:
-                texts.append(value)
+                texts.append(cast(str, value))
                 columns.append(_NOTHING)
                 continue
             columns.append(array((value,), dtype))
