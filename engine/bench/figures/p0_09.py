@@ -1,8 +1,9 @@
 """P0, figure 9: where the overhead goes for a tuple at a time, a train for a box, and a superbox.
 
 Four application trees (depth five, fan-out three). TAAT runs a box on one tuple, BAAT on a train of its whole queue, MC
-a whole application, each box once. All take the same tuples, offered faster than TAAT can take them, and the time that
-they need for them is compared, and the shares of scheduler, storage manager and workers in what is not spent in boxes.
+a whole application, each box once. All take the same tuples, in bursts of four so that there are trains to take, and
+the time that they are busy with them is compared, and the shares of scheduler, storage manager and workers in what is
+not spent in boxes.
 
 A box costs little beside its call, as it must have in the paper, where superboxes halve the time of trains.
 """
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 from statistics import median
 
-from engine.bench.figures.base import SIMULATED, Check, Figure, Measured, Panel, Verdict
+from engine.bench.figures.base import REAL, SIMULATED, Check, Figure, Measured, Panel, Verdict
 from engine.bench.figures.lab import Lab, Outcome
 from engine.bench.figures.testbed import evenly, trees
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
 
-COST_NS = (2_000, 20_000)
-RATE_PER_S = 30.0  # on each of 324 streams
+COST_NS = (1_000, 5_000)
+RATE_PER_S, BURST = 8.0, 4  # on each of 324 streams
 METHODS = {
     "TAAT": SchedulerSettings(unit="tuple", train=TrainRule("tuples", 1)),
     "BAAT": SchedulerSettings(unit="box", train=TrainRule("all")),
@@ -33,17 +34,21 @@ FIGURE = Figure(
     ),
     parameters={
         "network": "4 trees, depth 5, fan-out 3: 484 boxes, 324 streams",
-        "cost of a box": "even in [2, 20] us",
-        "arrivals": "30 tuples a second on each stream: more than TAAT can take",
+        "cost of a box": "even in [1, 5] us",
+        "arrivals": "8 tuples a second on each stream, in bursts of 4",
         "policy": "round_robin",
     },
     differs={
+        REAL: (
+            "Time, storage and scheduler go as the paper says. But the workers' share rises too: in a superbox of ours "
+            "trains pass from box to box without a queue, so what storage cost is gone, and of the overhead that is "
+            "left the box calls, which MC makes as BAAT does, are the largest part. To check: the calls of BAAT and MC "
+            "are about as many (below), and storage_ns of a superbox is that of its first boxes alone."
+        ),
         SIMULATED: (
-            "The time and the scheduler's share go as the paper says. But the workers' share rises, because in a "
-            "superbox of ours trains pass from box to box without a queue: what storage cost is gone (its share falls "
-            "to half), and of the overhead that is left the box calls are the larger part. To check: the table has the "
-            "shares, and with the paper's superboxes, where storage is accessed once for all boxes but still for each "
-            "of them, both would fall."
+            "As on the real engine the workers' share rises, because a superbox of ours takes trains from box to box "
+            "without a queue and makes as many calls as BAAT (below). The scheduler's share stays where it is: a "
+            "simulated step costs the same for a box as for a tree, while the engine's own takes longer for a tree."
         ),
     },
 )
@@ -51,7 +56,7 @@ FIGURE = Figure(
 
 def measure(lab: Lab) -> Measured:
     network = trees(lab.choose(4, 2), cost_ns=COST_NS)
-    trains = evenly(network, RATE_PER_S, lab.choose(1_000_000_000, 300_000_000))
+    trains = evenly(network, RATE_PER_S, lab.choose(2_000_000_000, 500_000_000), burst=BURST)
     rounds = lab.choose(lab.by_engine(3, 1), 1)
     runs: dict[str, list[Outcome]] = {name: [] for name in METHODS}
     for number in range(rounds):
@@ -71,7 +76,7 @@ def measure(lab: Lab) -> Measured:
             Panel("", "share of the overhead, %", shares, kind="stacked", title="where it goes", ticks=ticks),
             Panel("", "busy time for the same tuples, s", {"total": total}, kind="bars", title="in all", ticks=ticks),
         ),
-        {"tuples": runs["MC"][0].tuples},
+        {"tuples": runs["MC"][0].tuples} | {f"box calls of {name}": found[0].calls for name, found in runs.items()},
     )
 
 
@@ -85,9 +90,10 @@ def verdict(measured: Measured) -> Verdict:
     return Verdict(
         (
             Check(taat > 1.3 * baat, f"TAAT takes {taat / baat:.1f} times as long as BAAT"),
-            Check(mc < 0.65 * baat, f"MC takes {mc / baat:.2f} of BAAT's time (paper: about half)"),
-            Check(scheduler[0] < scheduler[1] < scheduler[2], f"scheduler share {_row(scheduler)}"),
-            Check(storage[0] > storage[2] and worker[0] > worker[2], f"storage {_row(storage)}, worker {_row(worker)}"),
+            Check(0.35 <= mc / baat <= 0.65, f"MC takes {mc / baat:.2f} of BAAT's time"),
+            Check(scheduler[2] > max(scheduler[:2]), f"the scheduler's share goes {_row(scheduler)}"),
+            Check(storage[2] < min(storage[:2]), f"that of storage {_row(storage)}"),
+            Check(worker[2] < min(worker[:2]), f"that of the workers {_row(worker)}"),
         ),
         "mc_busy_s",
         mc,
@@ -96,4 +102,4 @@ def verdict(measured: Measured) -> Verdict:
 
 
 def _row(values: list[float]) -> str:
-    return " ".join(f"{v:.0f} %" for v in values)
+    return ", ".join(f"{v:.0f} %" for v in values)
