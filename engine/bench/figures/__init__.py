@@ -13,7 +13,7 @@ papers of ``base.PAPERS``.) Nothing else is edited for a new one. It has
   real time or in the simulator, and gives the same ``Outcome`` for both: latency, utility, slowdown, where the time
   went. So most figures are written once and run on both. ``lab.choose(full, quick)`` picks between the report and the
   look that the tests take (in the simulator about a second); ``lab.repeat({name: function})`` lets contenders take
-  turns and gives the median of each, because a real machine has neighbours; ``lab.progress(share)`` moves the bar;
+  turns and gives the best round of each, because a real machine has neighbours; ``lab.progress(share)`` moves the bar;
 - ``verdict(measured) -> Verdict``: a pure function of what was measured. It lists checks, each a sentence with the
   number that was seen, and a headline (metric, value, baseline) for the JSON line. The claim holds when every check
   does. A threshold is what the paper's text says, with room for noise, and is never moved to make a run pass.

@@ -13,6 +13,7 @@ from engine.simulate.report import PlotError
 COLOURS = ("#1f5fa8", "#d1495b", "#2a9d6f", "#e39a1f", "#7b4fa6", "#3aa6b9", "#8a5a44", "#c2569b", "#6b7280")
 MARKERS = "osD^vPXd*"
 WIDTH, HEIGHT = 5.4, 3.6  # inches, of a panel
+NARROW = 60.0  # a logarithmic range with fewer than two powers of ten in it
 MISSING = "plots need matplotlib: pip install 'aurorad[plots]' (tables and verdicts need nothing)"
 
 
@@ -55,14 +56,29 @@ def _panel(axis: Any, panel: Panel) -> None:
         axis.set_title(panel.title, loc="left", fontweight="bold")
     if panel.log_x:
         axis.set_xscale("log")
+        _plain_ticks(axis.xaxis, [x for curve in panel.curves.values() for x, _ in curve])
     if panel.log_y:
         axis.set_yscale("log")
+        _plain_ticks(axis.yaxis, [y for curve in panel.curves.values() for _, y in curve])
     elif all(y >= 0 for curve in panel.curves.values() for _, y in curve):
         axis.set_ylim(bottom=0)
     axis.grid(axis="y", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     if len(panel.curves) + len(panel.marks) + len(panel.marks_x) > 1:
         axis.legend(frameon=False, fontsize=8)
+
+
+def _plain_ticks(axis: Any, values: list[float]) -> None:
+    """0.1, 1, 10 and not powers; between them only where there would be hardly a tick otherwise."""
+    ticker: Any = import_module("matplotlib.ticker")
+    plain = ticker.FuncFormatter(lambda value, _: f"{value:g}")
+    positive = [v for v in values if v > 0] or [1.0]
+    axis.set_major_formatter(plain)
+    if max(positive) / min(positive) < NARROW:
+        axis.set_minor_locator(ticker.LogLocator(subs=(2, 5)))
+        axis.set_minor_formatter(plain)
+    else:
+        axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _lines(axis: Any, panel: Panel) -> None:

@@ -120,7 +120,8 @@ def _plot(record: Record) -> str:
     except PlotError as error:
         return f'<p class="soft">{escape(str(error))}</p>'
     about = escape(f"{record.name}, {record.engine}: {record.figure.title}", quote=True)
-    return f'<img alt="{about}" src="data:image/svg+xml;base64,{data}">'
+    one = ' class="one"' if len(record.measured.panels) == 1 else ""
+    return f'<img{one} alt="{about}" src="data:image/svg+xml;base64,{data}">'
 
 
 def _table(lines: list[list[str]], title: str) -> str:
