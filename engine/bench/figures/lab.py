@@ -1,9 +1,9 @@
 """Where experiments run: one way to ask, two ways to answer.
 
 ``real`` runs the engine itself in this process, fed in real time, its universal boxes spending their cost; on a machine
-with neighbours, so contenders take turns and the best round of each counts. ``simulated`` runs the same scheduler, network and
-arrivals under a virtual clock with the overheads that were once measured (``simulate/core.py``): the same answer every
-time. Both give an ``Outcome``.
+with neighbours, so contenders take turns and the best round of each counts. ``simulated`` runs the same scheduler,
+network and arrivals under a virtual clock with the overheads that were once measured (``simulate/core.py``): the same
+answer every time. Both give an ``Outcome``.
 """
 
 from __future__ import annotations

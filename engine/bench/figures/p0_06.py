@@ -99,7 +99,7 @@ def one_application(lab: Lab) -> Panel:
     for number, cost_us in enumerate(costs_us):
         lab.progress(0.4 + 0.6 * number / len(costs_us))
         network = trees(1, cost_ns=(cost_us * 1e3, cost_us * 1e3), call_ns=CALL_NS)
-        trains = even(network, 0.5, lab.choose(lab.by_engine(1_500_000_000, 4_000_000_000), 500_000_000))
+        trains = even(network, 0.5, lab.choose(lab.by_engine(1_200_000_000, 4_000_000_000), 500_000_000))
         found = compare(lab, network, trains)
         for name in TRAVERSALS:
             curves[name].append((cost_us / 1e3, found[name] / 1e6))

@@ -43,7 +43,7 @@ FIGURE = Figure(
 
 def measure(lab: Lab) -> Measured:
     network = trees(1, fan_out=2, depth=DEPTH, cost_ns=(COST_NS, COST_NS), call_ns=CALL_NS)
-    duration_ns = lab.choose(lab.by_engine(2_000_000_000, 20_000_000_000), lab.by_engine(300_000_000, 1_000_000_000))
+    duration_ns = lab.choose(lab.by_engine(1_500_000_000, 20_000_000_000), lab.by_engine(300_000_000, 1_000_000_000))
     curves: dict[str, list[tuple[float, float]]] = {f"burst {n}": [] for n in BURSTS}
     for number, share in enumerate(SHARES):
         lab.progress(number / len(SHARES))

@@ -31,7 +31,7 @@ COST_NS = (100_000 / SCALE, 1_000_000 / SCALE)
 S = 1e9 / SCALE  # a second of the paper, in ns
 TIGHT = QoS(QoSGraph(((0.0, 1.0), (0.001 * S, 1.0), (S, 0.0))))
 LOOSE = QoS(QoSGraph(((0.0, 1.0), (4 * S, 1.0), (5 * S, 0.0))))
-LOADS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
+LOADS = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 POLICIES = {"p-tuple": "qos", "RR": "round_robin"}
 FIGURE = Figure(
     title="QoS-aware scheduling",
@@ -65,7 +65,7 @@ def bursts(chains: Network, load: float, duration_ns: int) -> dict[int, Trains]:
 def measure(lab: Lab) -> Measured:
     chains = network()
     loads = lab.choose(LOADS, (0.3, 0.7, 1.1))
-    duration_ns = lab.choose(lab.by_engine(2_500_000_000, 8_000_000_000), 2_000_000_000)
+    duration_ns = lab.choose(lab.by_engine(1_500_000_000, 8_000_000_000), 2_000_000_000)
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in POLICIES}
     for number, load in enumerate(loads):
         lab.progress(number / len(loads))
