@@ -230,7 +230,9 @@ class _Builder:
     def check_qos(self, path: Path, qos: QoS, schema: Schema) -> None:
         if qos.value is not None:
             field = qos.value_field
-            at = (*path, "value", field)
+            at = (*path, "value", "field")
+            if at not in self.document.values:
+                at = (*path, "value", field)
             if field not in schema:
                 hint = did_you_mean(field, schema.names)
                 self.problems.append(self.document.problem(at, f"the output has no field '{field}'", hint, at_key=True))

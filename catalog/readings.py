@@ -95,6 +95,7 @@ class BoxReading(NamedTuple):
     state_bytes: int = 0
     train_counts: Sequence[int] = ()  # calls by train_bucket()
     tuples_out_by_port: Sequence[int] = ()  # empty: unknown, taken as spread evenly
+    withheld: int = 0  # results of windows that lacked something
 
 
 class SubscriberReading(NamedTuple):

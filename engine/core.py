@@ -7,12 +7,13 @@ and go out to the outlets.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from threading import Condition, Thread
 from time import monotonic, perf_counter_ns, sleep, time_ns
 from typing import TYPE_CHECKING
 
-from catalog.network import Network
+from catalog.network import Arc, Network, Stream
 from catalog.readings import ArcReading, BoxReading, SchedulerReading, WorkerReading
 from catalog.shed import ShedPlan
 from catalog.stats import Statistics
@@ -20,13 +21,14 @@ from engine.executable import Sheds
 from engine.journeys.recorder import Journeys
 from engine.runtime import BoxRuntime
 from engine.shed.book import LossBook
+from engine.shed.limits import dead_points, overflowing_streams
 from engine.shed.ring import Counts
 from engine.shed.shedding import Shedding
 from engine.short_way import short_ways
 from engine.spiller import Spiller, spillable_arcs
 from engine.taps import Taps
 from engine.worker import WorkerPool
-from router.routes import Routes, Stamp
+from router.routes import Keep, Routes, Stamp
 from scheduler.events import Enqueued, Finished, OutputBlocked, OutputFreed
 from scheduler.loop import SchedulerLoop, Work
 from scheduler.policies import policies
@@ -78,6 +80,9 @@ class Engine:
         self.shedding = Shedding(network, LossBook(network, self._passed), now_ns)
         self.shedding.on_change = self._shed_elsewhere
         self.shedding.more_counts = self._expired
+        self.expire(True)
+        self.overflows = overflowing_streams(network)
+        self.routes.overflow = [self._losers(stream) for stream in network.streams]
         for runtime in self.runtimes:
             runtime.attend(self.shedding.book.boxes.get(runtime.node.number))
         self._short_ways = short_ways(self)
@@ -145,14 +150,15 @@ class Engine:
 
     def feed(self, stream: int, train: Train, timeout_s: float | None = None) -> bool:
         """Admit a train, waiting while storage is full. False when there was no room in time: nothing was taken."""
-        if not self.wait_for_room(timeout_s):
+        if not self.wait_for_room(stream, timeout_s):
             return False
         self.routes.admit(stream, train)
         return True
 
-    def wait_for_room(self, timeout_s: float | None = None) -> bool:
-        """Whether storage has room for more, waiting for it that long."""
-        if self.storage.has_room:
+    def wait_for_room(self, stream: int | None = None, timeout_s: float | None = None) -> bool:
+        """Whether storage has room for more of this stream, waiting for it that long. One that overflows never
+        waits."""
+        if self.storage.has_room or stream in self.overflows:
             return True
         with self._room:
             return self._room.wait_for(lambda: self.storage.has_room, timeout_s)
@@ -192,12 +198,26 @@ class Engine:
 
     def tidy(self) -> None:
         """Some times a second: forget what no open window needs of what was dropped."""
-        self.shedding.tidy()
+        self.shedding.tidy(self.routes.latest)
         self.shedding.book.forget(lambda box: self.runtimes[box].closed_ns)
+
+    def expire(self, on: bool) -> None:
+        """Whether tuples that will be of no use to any output any more are dropped."""
+        self.loop.dead_points = dead_points(self.network) if on else {}
 
     def _shed_elsewhere(self, sheds: Sheds) -> None:
         self.routes.shed(sheds)
         self.pool.shed(sheds)
+
+    def _losers(self, stream: Stream) -> tuple[tuple[Arc, Keep], ...]:
+        """The queues of a stream that overflows, and who drops what does not fit there."""
+        if stream.number not in self.overflows:
+            return ()
+        arcs = [self.network.arcs[a] for a in stream.arcs if self.network.arcs[a].box is not None]
+        return tuple((arc, partial(self._overflow, arc.number)) for arc in arcs)
+
+    def _overflow(self, arc: int, train: Train) -> Train:
+        return self.shedding.shed_of(arc).lose(train, "overflow")
 
     def _passed(self, box: int, port: int) -> float:
         runtime = self.runtimes[box]

@@ -100,6 +100,8 @@ class Daemon:
             now_ns=self.now_ns,
         )
         self.server.heartbeat = self._heartbeat
+        self.server.overflows = self.engine.overflows
+        self.server.takes_overflow = self._takes_overflow
         self.engine.on_room = self.server.room_again
         surroundings = spark_engine(self, self._enter, self._has_room, self._loop.call_soon_threadsafe)
         self.spark = SparkPipeline(network, surroundings, host=spark)
@@ -145,7 +147,9 @@ class Daemon:
         self.engine.start()
         try:
             if self.keeper is not None:
+                self.engine.expire(False)  # what is replayed is late by nature
                 self.keeper.replay(self.on_progress)
+                self.engine.expire(True)
             self.spark.open()
             self._on_io(self._open())
         except BaseException:
@@ -210,6 +214,7 @@ class Daemon:
                     dead_letters=lambda limit: self.server.dead_letters.to_json(limit=limit),
                     tap=self.engine.taps.register,
                     explain=self._explain,
+                    drops=self.engine.shedding.to_json,
                 )
             )
             self.http = await HttpServer.start(app, listen.host, listen.port)
@@ -244,7 +249,7 @@ class Daemon:
         """Tuples from this process, waiting while there is no room. False when there was none in time."""
         number = self.network.stream(stream).number
         self.watch_stream(number, train)
-        if not self.engine.wait_for_room(timeout_s):
+        if not self.engine.wait_for_room(number, timeout_s):
             return False
         if self.keeper is not None and not self.keeper.wait_for_room(timeout_s):
             return False
@@ -284,6 +289,10 @@ class Daemon:
     def _has_room(self) -> bool:
         room = self.engine.storage.has_room and self.spark.has_room
         return room and (self.keeper is None or self.keeper.has_room)
+
+    def _takes_overflow(self) -> bool:
+        """Memory may be full for a stream that sheds, but not the log."""
+        return self.spark.has_room and (self.keeper is None or self.keeper.has_room)
 
     def watch_stream(self, stream: int, train: Train) -> None:
         if watches := self.engine.taps.streams.get(stream):
@@ -359,6 +368,7 @@ class Daemon:
                 memory_used=engine.storage.used_bytes,
                 memory_budget=engine.storage.budget_bytes,
                 memory_peak=engine.storage.peak_bytes,
+                shed_level=engine.shedding.plan.level,
                 spill_bytes=engine.storage.spill_bytes,
                 dead_letters=self.server.dead_letters.total,
                 draining=self._draining,
@@ -389,7 +399,7 @@ class Daemon:
             rejected=rejected,
             received_bytes=port.received_bytes + bulk.received_bytes,
             connections=port.connections + bulk.connections,
-            paused=self.server.is_held,
+            paused=self.server.holds(number),
         )
 
     def readings(self) -> Readings:

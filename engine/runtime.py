@@ -82,4 +82,5 @@ class BoxRuntime:
             state_bytes=self.box.state_nbytes(self.state),
             train_counts=tuple(self.train_counts),
             tuples_out_by_port=tuple(self.tuples_out),
+            withheld=self.losses.withheld if self.losses is not None else 0,
         )

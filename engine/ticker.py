@@ -26,6 +26,7 @@ class Ticker:
         self._clocked = [node for node in network.boxes if node.box.needs_clock]
 
     def tick(self, now_ns: int) -> None:
+        self._engine.tidy()
         for stream, idle in self._idle:
             watermark_ns = idle(now_ns)
             if watermark_ns is not None:

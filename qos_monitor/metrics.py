@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from catalog.readings import DECISION_BOUNDS_NS, TRAIN_BOUNDS, ArcReading, BoxReading, OutputReading, Readings
+from catalog.shed import UNINTENDED
 from qos_monitor.conservation import residuals
 from qos_monitor.exposition import expose
 
@@ -105,6 +106,10 @@ def _arcs(arcs: Sequence[ArcReading]) -> Iterator[Metric]:
         "tuples_dropped", "Tuples dropped on an arc, by reason.", ["arc", "reason"],
         (([a.name, reason], n) for a in arcs for reason, n in a.shed.items()),
     )  # fmt: skip
+    yield _counter(
+        "tuples_dropped_unintended", "Of these, tuples that no plan gave up: memory ran out before one came.", ["arc"],
+        (([a.name], sum(a.shed.get(reason, 0) for reason in UNINTENDED)) for a in arcs if a.shed),
+    )  # fmt: skip
 
 
 def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
@@ -128,6 +133,10 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
     yield _counter(
         "null_errors", "Overflows and divisions by zero that became NULL.", label,
         (([b.name], b.null_errors) for b in boxes),
+    )  # fmt: skip
+    yield _counter(
+        "withheld_tuples", "Results held back because their window lacked tuples that were dropped.", label,
+        (([b.name], b.withheld) for b in boxes),
     )  # fmt: skip
     yield _gauge("box_state_bytes", "Bytes that the box remembers.", label, (([b.name], b.state_bytes) for b in boxes))
     yield _histogram(

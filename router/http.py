@@ -56,6 +56,7 @@ class Sources:
     dead_letters: Callable[[int], Sequence[Mapping[str, Any]]]  # the newest, at most so many
     tap: TapSource
     explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate, how many; AuroraError when refused
+    drops: Callable[[int], Mapping[str, Any]]  # the plans that were in force, at most so many, and what was dropped
 
 
 class ListenError(AuroraError):
@@ -85,6 +86,7 @@ class HttpApp:
             Route("/api/v1/dead_letters", handlers.dead_letters),
             Route("/api/v1/tap", handlers.tap),
             Route("/api/v1/explain", handlers.explain),
+            Route("/api/v1/drops", handlers.drops),
         ]
         self._paths = [route.path for route in routes]
         self._app = Starlette(routes=routes, exception_handlers={RequestError: _refuse, 404: self._not_found})
@@ -142,6 +144,9 @@ class _Handlers:
 
     def dead_letters(self, request: Request) -> Response:
         return _json({"dead_letters": list(self._sources.dead_letters(_number(request, "limit", 100, 1, 10_000)))})
+
+    def drops(self, request: Request) -> Response:
+        return _json(self._sources.drops(_number(request, "limit", 100, 1, 10_000)))
 
     def explain(self, request: Request) -> Response:
         output, where = request.query_params.get("output", ""), request.query_params.get("where", "")

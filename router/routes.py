@@ -49,6 +49,9 @@ class Routes:
         self._lock = Lock()
         self.admitted = [0] * len(network.streams)  # tuples, by stream
         self.rejected_skew = [0] * len(network.streams)  # tuples stamped too far ahead: received = admitted + these
+        self.latest: list[Train | None] = [None] * len(network.streams)  # for whoever wants a look at the values
+        # By stream that does not wait for room: its queues, and what is left of a train (nothing) while there is none.
+        self.overflow: list[tuple[tuple[Arc, Keep], ...]] = [()] * len(network.streams)
         self._network = network
         self._ways: list[tuple[tuple[Arc, Keep], ...]] = [()] * len(network.streams)  # arcs with drops
         self._stream_queues = [_to_boxes(network, stream, {}) for stream in network.streams]  # the others
@@ -68,9 +71,12 @@ class Routes:
                 if not train.count and train.watermark_ns == NO_WATERMARK:
                     return  # all refused, or a watermark that is old news
             self.admitted[stream] += train.count
-            kept = self._shed(train, ways) if (ways := self._ways[stream]) else ()
-            outputs = self._stream_outputs[stream]
-            if (queues := self._stream_queues[stream]) and (past is None or not past(queues, train)):
+            self.latest[stream] = train
+            ways, queues, outputs = self._ways[stream], self._stream_queues[stream], self._stream_outputs[stream]
+            if (full := self.overflow[stream]) and not self._storage.has_room:
+                ways, queues = (*full, *(way for way in ways if way[0].box is None)), ()
+            kept = self._shed(train, ways) if ways else ()
+            if queues and (past is None or not past(queues, train)):
                 self._announce(queues, train, self._storage.enqueue(queues, train))
         (nudge or self._nudge)()
         if train.count:

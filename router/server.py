@@ -106,7 +106,9 @@ class Server:
         self.dead_letters = DeadLetters(self.limits.dead_letters)
         self.refused_connections = 0
         self.evicted_connections = 0
-        self.is_held = False  # no room: nothing is read
+        self.is_held = False  # no room: nothing is read, but for streams that overflow
+        self.overflows: frozenset[int] = frozenset()  # streams that are read also while memory is full
+        self.takes_overflow: Callable[[], bool] = lambda: True
         self.is_stopped = False
         self._network = network
         self._loop = loop
@@ -225,7 +227,7 @@ class Server:
             connection.port.connections += 1
             if self.is_held:
                 # Not at once: uvloop starts to read after connection_made, whatever was asked for in it.
-                self._loop.call_soon(lambda: connection.hold(self.is_held))
+                self._loop.call_soon(lambda: connection.hold(self.holds(connection.port.stream.number)))
         elif not self._is_warm:
             # Someone will read: load the writers of long trains now, and not on a worker in the middle of the first.
             self._is_warm = True
@@ -277,7 +279,10 @@ class Server:
             self.dead_letters.add(self.now_ns(), port.stream.name, connection.peer, received.rejects)
 
     def _look_for_room(self) -> None:
-        if not self.is_held and not self._has_room():
+        if self.is_held:
+            if self.overflows and not self.takes_overflow():
+                self._hold_sources()
+        elif not self._has_room():
             self._hold_sources()
 
     # -- numbered batches, named readers ------------------------------------------------------------------------------
@@ -342,18 +347,24 @@ class Server:
         if not self._wake.closed:
             self._loop.call_soon_threadsafe(self._release_sources)
 
+    def holds(self, stream: int) -> bool:
+        """Whether this stream is not read now. Any thread."""
+        if not self.is_held or self.is_stopped:
+            return self.is_held
+        return stream not in self.overflows or not self.takes_overflow()
+
     def _hold_sources(self) -> None:
         self.is_held = True
         for connection in self._connections:
-            if isinstance(connection, SourceConnection):
+            if isinstance(connection, SourceConnection) and self.holds(connection.port.stream.number):
                 connection.hold(True)
 
     def _release_sources(self) -> None:
-        if self.is_stopped or not self._has_room():
+        if self.is_stopped:
             return
-        self.is_held = False
+        self.is_held = not self._has_room()
         for connection in list(self._connections):
-            if isinstance(connection, SourceConnection):
+            if isinstance(connection, SourceConnection) and not self.holds(connection.port.stream.number):
                 connection.hold(False)
 
 

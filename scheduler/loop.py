@@ -23,6 +23,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
+from scheduler.deadlines import dead_at_head, give_up_ns
 from scheduler.events import Claimed, Clock, Dispatched, Event, Expired, Measured, MemoryShort
 from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
@@ -123,6 +124,8 @@ class SchedulerLoop:
         self.storage_ns = 0  # in claiming trains
         self.measured_every_ns = MEASURED_EVERY_NS
         self._look_ns = 0  # when to look around next
+        self.dead_points: Mapping[int, Sequence[tuple[int, int]]] = {}  # by arc: output and delay from which it is late
+        self._give_up_ns: dict[int, int] = {}  # by arc: age from which on no output can be reached in time
         self._decided_ns = 0  # the time that the last decision went by
         self._prompt = [bool(getattr(node.box, "is_prompt", False)) for node in state.network.boxes]
         state.follow(make_index(policy))
@@ -274,6 +277,8 @@ class SchedulerLoop:
             left, dropped, whole = self.storage.expire(a, tuples, len(state.arcs[a].entries))
             state.apply(Expired(a, dropped, whole))
             claims[a] = Claim(left, not state.arcs[a].entries)
+        if self._give_up_ns:
+            self._give_up(plan, claims)
         takes = plan.takes
         for box, limit in plan.claims:
             for a in state.network.boxes[box].in_arcs:
@@ -295,6 +300,21 @@ class SchedulerLoop:
             here.append(work)
         else:
             self.execution_queue.put(work)
+
+    def _give_up(self, plan: Plan, claims: dict[int, Claim]) -> None:
+        """Before a plan takes its tuples: those at the head that will not reach any output in time are dropped."""
+        state = self.state
+        for box, _ in plan.claims:
+            for a in state.network.boxes[box].in_arcs:
+                limit_ns = self._give_up_ns.get(a)
+                if limit_ns is None or not (entries := state.arcs[a].entries):
+                    continue
+                dead = dead_at_head(entries, self._decided_ns - limit_ns)
+                if dead:
+                    left, dropped, whole = self.storage.expire(a, min(dead, state.arcs[a].tuples), len(entries))
+                    state.apply(Expired(a, dropped, whole))
+                    before = claims[a].trains if a in claims else []
+                    claims[a] = Claim(before + left, not state.arcs[a].entries)
 
     def _priority(self, plan: Plan) -> Any:
         """What the policy went by, as far as it keeps an order: that of the first box the plan takes from."""
@@ -320,6 +340,7 @@ class SchedulerLoop:
         begun_ns = self.clock_ns()
         if self._look_ns:
             state.apply(Measured())
+        self._give_up_ns = give_up_ns(self.dead_points, state.facts.paths_ns, state.network)
         self._look_ns = now_ns + max(self.measured_every_ns, MEASURED_SHARE * (self.clock_ns() - begun_ns))
         if state.memory_short == self.storage.has_room:
             state.apply(MemoryShort(not self.storage.has_room))

@@ -86,6 +86,10 @@ def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema
     document, path = config.document, ("streams", name)
     schema = stream.make_schema()
     problems = _check_case(path, schema, config)
+    if isinstance(stream.source, TcpSource) and (*path, "overload") not in document.values:
+        message = f"'{name}' does not say what to do when more comes than can be processed: its senders will wait"
+        hint = "write overload: block, or shed (drop what costs the least utility), or spill (to disk)"
+        problems.append(document.problem(path, message, hint, at_key=True, warning=True))
     if stream.time is None:
         if stream.slack_ns:
             hint = "name the field: time: ts"

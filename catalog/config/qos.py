@@ -2,7 +2,8 @@
 
 - ``latency: [[0ms, 1.0], [100ms, 1.0], [1s, 0.0]]``: utility by delay; never rises.
 - ``loss: [[100%, 1.0], [50%, 0.8], [0%, 0.0]]``: utility by share delivered; never falls as more is delivered.
-- ``value: {severity: [[0, 0.1], [3, 1.0]]}``: utility by the value of a field.
+- ``value: {severity: [[0, 0.1], [3, 1.0]]}``: utility by the value of a field; also written
+  ``value: {field: severity, graph: [[0, 0.1], [3, 1.0]]}``.
 - ``deadline: 200ms``: of full use until then, of none at twice that; ``dead: 1s`` says when it is of none.
   Not a cliff: a slope tells the scheduler how urgent a tuple is that is late already, a cliff tells it to give up.
 - ``lossy: 30%``: so much may be lost without harm; from there on utility falls in proportion.
@@ -81,8 +82,10 @@ def parse_loss(value: object) -> QoSGraph:
 def parse_value(value: object) -> tuple[str, QoSGraph]:
     if isinstance(value, tuple):
         return value
+    if isinstance(value, dict) and value.keys() == {"field", "graph"}:
+        value = {value["field"]: value["graph"]}
     if not isinstance(value, dict) or len(value) != 1:
-        raise ValueError("a value graph names one field: {severity: [[0, 0.1], [3, 1.0]]}")
+        raise ValueError("a value graph names one field: {severity: [[0, 0.1], [3, 1.0]]}, or {field: ..., graph: ...}")
     [(field, points)] = value.items()
     return str(field), _graph(points, _number, "[[0, 0.1], [3, 1.0]]")
 

@@ -57,6 +57,7 @@ def network(format: str, data_dir: str | None) -> str:
         "  rows:",
         "    schema: {seq: bigint, symbol: string, price: double, size: int}",
         f"    source: {{tcp: 127.0.0.1:0, format: {format}}}",
+        "    overload: block",
         "boxes:",
         *workload.chain_boxes("q0", "rows", workload.bounds(0)),
         "outputs:",

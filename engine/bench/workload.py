@@ -161,6 +161,7 @@ def socket_network(format: str, ports: tuple[int, int, int], *, workers: int = 1
         "  rows:",
         "    schema: {seq: bigint, symbol: string, price: double, size: int}",
         f"    source: {{tcp: 127.0.0.1:{source}, format: {format}}}",
+        "    overload: block",
         "boxes:",
         *chain_boxes("q0", "rows", bounds(0)),
         "outputs:",

@@ -118,6 +118,8 @@ def one_line(stats: Stats) -> str:
     """Everything that a log line has room for."""
     engine = stats["engine"]
     parts = [f"load {engine['load_ratio']:.0%}", f"memory {size(engine['memory_used'])}"]
+    if shedding := shed_line(stats):
+        parts.append(shedding)
     if lost := sum(stats["conservation_residual"].values()):
         parts.append(f"UNACCOUNTED {lost}")
     for o in stats["outputs"]:
@@ -143,11 +145,24 @@ def _header(stats: Stats) -> Text:
     )  # fmt: skip
     if workers:
         text.append(f"   workers busy {workers}")
-    if engine["shed_level"]:
-        text.append(f"   shedding {engine['shed_level']:.2f}", "bold yellow")
+    if shedding := shed_line(stats):
+        text.append(f"   {shedding}", "bold yellow")
     if lost := sum(stats["conservation_residual"].values()):
         text.append(f"   unaccounted for: {lost} tuples", "bold red")
     return text
+
+
+def shed_line(stats: Stats) -> str:
+    """How far the shedder goes, and what was dropped by reason since the start; nothing when nothing ever was."""
+    dropped: dict[str, int] = {}
+    for arc in stats["arcs"]:
+        for reason, tuples in arc["shed"].items():
+            dropped[reason] = dropped.get(reason, 0) + tuples
+    level = stats["engine"]["shed_level"]
+    parts = [f"shedding {level:.2f}"] if level else []
+    if dropped:
+        parts.append("dropped " + ", ".join(f"{count(n)} {reason}" for reason, n in sorted(dropped.items())))
+    return "   ".join(parts)
 
 
 def _second_line(stats: Stats, waited: Sequence[float]) -> Text:

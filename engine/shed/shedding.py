@@ -8,17 +8,22 @@ over: it is finished as it began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from catalog.network import Network
-from catalog.shed import NOTHING_SHED, UNINTENDED, Reason, ShedPlan
+from catalog.shed import NOTHING_SHED, UNINTENDED, ShedPlan, Values
 from engine.shed.arc import ArcShed
 from engine.shed.book import LossBook
 from engine.shed.ring import Counts, PlanRing
-from engine.shed.values import Values
+from engine.shed.values import Judges
+from load_shedder.drop import Utilities
 from storage.train import Train
+
+LOOK_TUPLES = 1_024
 
 Keep = Callable[[Train], Train]
 """A train without what is dropped of it."""
@@ -33,7 +38,13 @@ class Shedding:
         self._seed = seed
         self._lock = Lock()
         self.book = book
-        self.values = Values(network)
+        self.judges = Judges(network)
+        self._judged_streams = [
+            (a.number, a.source.stream)
+            for a in network.arcs
+            if a.source.stream is not None and a.number in self.judges.semantic_arcs
+        ]
+        self._looked_at: dict[int, Train] = {}
         self.plan: ShedPlan = NOTHING_SHED
         self.ring = PlanRing()
         self.arcs: Mapping[int, Keep] = {}  # where something is dropped now: what sequences are compiled with
@@ -54,10 +65,16 @@ class Shedding:
             self.plan = plan
             self._refresh()
 
-    def tidy(self) -> None:
-        """Some times a second: windows that are over let go of their arcs."""
+    def tidy(self, latest: Sequence[Train | None]) -> None:
+        """Some times a second: windows that are over let go of their arcs, and the values of what came last are
+        looked at where they may matter one day (``latest`` is by stream)."""
         with self._lock:
             self._refresh()
+            for number, stream in self._judged_streams:
+                train = latest[stream]
+                if train is not None and train is not self._looked_at.get(number) and number not in self.arcs:
+                    self._looked_at[number] = train
+                    self.shed_of(number).observe(train.slice(0, min(train.count, LOOK_TUPLES)))
 
     def _refresh(self) -> None:
         now = {n: shed.keep for n, shed in sorted(self.known.items()) if not shed.is_over}
@@ -71,7 +88,7 @@ class Shedding:
         if shed is None:
             seed = self._seed * 1_000_003 + arc
             fresh = ArcShed(
-                self._network.arcs[arc], seed, self.values.judge(arc), self.book.grids(arc), self.book.of_arc(arc)
+                self._network.arcs[arc], seed, self.judges.judge(arc), self.book.grids(arc), self.book.of_arc(arc)
             )
             shed = self.known.setdefault(arc, fresh)
         return shed
@@ -89,6 +106,12 @@ class Shedding:
         for key, count in self.more_counts().items():
             mine[key] = mine.get(key, 0) + count
         return mine
+
+    def distributions(self) -> dict[int, Values]:
+        """By arc on which drops may go by value: what its tuples are worth. Arcs from streams are looked at all the
+        time, others while something is dropped there."""
+        found = {number: shed.values.histogram for number, shed in list(self.known.items())}
+        return {number: _cells(histogram) for number, histogram in found.items() if histogram.any()}
 
     def to_json(self, limit: int = 100) -> dict[str, Any]:
         """What ``/api/v1/drops`` answers."""
@@ -129,5 +152,8 @@ class Shedding:
             view.withheld = int(data["withheld"].get(self._network.boxes[b].name, 0))
 
 
-def is_intended(reason: Reason) -> bool:
-    return reason not in UNINTENDED
+def _cells(histogram: Utilities) -> Values:
+    """A histogram over utilities in [0, 1] as cells with something in them."""
+    there = np.flatnonzero(histogram)
+    worths = there / (histogram.shape[0] - 1)
+    return Values(tuple((histogram[there] / histogram.sum()).tolist()), tuple(worths.tolist()))

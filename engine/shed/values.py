@@ -23,7 +23,7 @@ Utilities = npt.NDArray[np.float64]
 Judge = Callable[[Train], Utilities]
 
 
-class Values:
+class Judges:
     """The judges of every arc that has one, made when they are asked for."""
 
     def __init__(self, network: Network) -> None:

@@ -52,6 +52,7 @@ class Daemon:
             dead_letters=lambda limit: [],
             tap=self._tap,
             explain=lambda output, where, limit: {},
+            drops=lambda limit: {"plans": [], "limit": limit},
         )
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, name="aurorad-io")

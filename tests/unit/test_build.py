@@ -174,9 +174,9 @@ def test_two_listeners_on_one_port_are_both_named() -> None:
     text = """\
 http: {listen: 127.0.0.1:9401}
 streams:
-  a: {schema: {x: int}, source: {tcp: 127.0.0.1:9401}}
-  b: {schema: {x: int}, source: {tcp: 0.0.0.0:9402}}
-  c: {schema: {x: int}, source: {tcp: 127.0.0.1:0}}
+  a: {schema: {x: int}, source: {tcp: 127.0.0.1:9401}, overload: block}
+  b: {schema: {x: int}, source: {tcp: 0.0.0.0:9402}, overload: block}
+  c: {schema: {x: int}, source: {tcp: 127.0.0.1:0}, overload: block}
 outputs:
   o: {from: a, sink: {tcp: localhost:9402}}
   p: {from: b, sink: {tcp: 127.0.0.1:0}}
@@ -192,7 +192,7 @@ outputs:
 
 
 def test_the_default_of_http_counts_as_a_listener() -> None:
-    text = "streams: {a: {schema: {x: int}, source: {tcp: 9400}}}\noutputs: {o: {from: a}}\n"
+    text = "streams: {a: {schema: {x: int}, source: {tcp: 9400}, overload: block}}\noutputs: {o: {from: a}}\n"
     with pytest.raises(NetworkError, match=r"http\.listen both listen") as caught:
         read_network(text, KINDS, {})
     assert "by default" in caught.value.problems[0].hint
@@ -252,3 +252,13 @@ def test_a_thousand_boxes() -> None:
     network = build("boxes:\n" + "\n".join(lines) + "\n", "outputs:\n" + "\n".join(outputs) + "\n")
     assert (len(network.boxes), len(network.outputs), len(network.arcs)) == (1000, 200, 1200)
     assert len(network.stream("trades").arcs) == 200
+
+
+def test_a_socket_that_does_not_say_what_overload_means_is_told_what_will_happen() -> None:
+    text = "http: {listen: 'off'}\nstreams:\n  a: {schema: {x: int}, source: {tcp: 9400}}\n  b: {schema: {x: int}}\n"
+    network = read_network(text + "outputs: {o: {from: a}, p: {from: b}}\n", KINDS, {})
+    [warning] = network.warnings
+    assert (warning.place, warning.line) == ("streams.a", 3)
+    assert "its senders will wait" in warning.message
+    assert "overload: block" in warning.hint
+    assert network.stream("a").overload == "block"

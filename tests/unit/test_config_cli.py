@@ -18,7 +18,7 @@ from engine.cli.report import excerpt, format_problem
 
 GOOD = """\
 streams:
-  trades: {schema: {ts: timestamp, price: double, size: int, venue: string?}, time: ts, source: {tcp: 9401}}
+  trades: {schema: {ts: timestamp, price: double, size: int}, time: ts, source: {tcp: 9401}, overload: block}
 boxes:
   big: {filter: trades, where: "price * size > 100000"}
 outputs:

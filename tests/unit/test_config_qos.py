@@ -43,6 +43,8 @@ def test_presets() -> None:
     assert make(prefer="a > 1").prefer == "a > 1"
     value = make(value={"severity": [[5, 1.0], [0, 0.1]]})
     assert (value.value_field, value.value.points) == ("severity", ((0, 0.1), (5, 1.0)))
+    assert make(value={"field": "severity", "graph": [[5, 1.0], [0, 0.1]]}) == value
+    assert make(value={"field": [[5, 1.0], [0, 0.1]]}).value_field == "field"
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ class Browser:
                 dead_letters=lambda limit: self.letters[-limit:],
                 tap=self.taps,
                 explain=_explain,
+                drops=lambda limit: {"plans": [], "limit": limit},
             )
         )
         self.bodies: list[bytes] = []

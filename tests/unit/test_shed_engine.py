@@ -186,7 +186,7 @@ def test_a_field_that_means_something_else_behind_the_box_is_not_judged_before_i
     s = semantic("prefer: 'v >= 3'", fields="select: {n: n, v: '10 - v'}", v=[float(i % 10) for i in range(COUNT)])
     assert s.dropped("s->m").keys() == {"shed"}
     arcs = {a.name: a.number for a in s.network.arcs}
-    assert s.engine.shedding.values.semantic_arcs == {arcs["m->one"]}
+    assert s.engine.shedding.judges.semantic_arcs == {arcs["m->one"]}
 
 
 # -- arcs into joins -------------------------------------------------------------------------------------

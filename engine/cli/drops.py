@@ -1,0 +1,108 @@
+"""How ``aurorad explain --drops`` looks: a table of the plans, the newest first, and what was dropped in all.
+
+Drawn from what ``/api/v1/drops`` answers and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+PLAIN_WIDTH = 140
+MS = 1e6
+
+
+def show_drops(answer: Mapping[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
+    for part in draw_drops(answer):
+        console.print(part)
+
+
+def draw_drops(answer: Mapping[str, Any]) -> list[RenderableType]:
+    from rich.text import Text
+
+    if not answer["plans"] and not answer["dropped"]:
+        return [Text("nothing has been dropped since the start")]
+    shown = len(answer["plans"])
+    heading = f"shed level {answer['level']:.2f}, {answer['plans_total']} plans since the start, the last {shown}:"
+    parts: list[RenderableType] = [Text(heading, "bold"), _plans(answer)]
+    parts += [Text("dropped since the start:", "bold"), _totals(answer)]
+    if answer["withheld"]:
+        held = ", ".join(f"{w['tuples']:,} of {w['box']}" for w in answer["withheld"])
+        parts.append(Text(f"results held back because their windows lacked tuples: {held}"))
+    return parts
+
+
+def _table(*headers: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(header, justify="right" if header in _RIGHT else "left", no_wrap=header not in _WRAPS)
+    return table
+
+
+_RIGHT = {"plan", "level", "share", "saves", "utility lost", "lost per ms", "tuples"}
+_WRAPS = {"why", "touches", "arc"}
+
+
+def _plans(answer: Mapping[str, Any]) -> Table:
+    """A line for each plan and one for each of its drops."""
+    table = _table(
+        "plan",
+        "since",
+        "for",
+        "level",
+        "arc",
+        "manner",
+        "share",
+        "tuples",
+        "saves",
+        "utility lost",
+        "lost per ms",
+        "why",
+    )
+    for plan in answer["plans"]:
+        dropped: dict[str, int] = {}
+        for d in plan["dropped"]:
+            dropped[d["arc"]] = dropped.get(d["arc"], 0) + d["tuples"]
+        lines = [_drop_cells(drop, dropped.pop(drop["arc"], 0)) for drop in plan["drops"]]
+        # Windows that an earlier plan began to drop, deadlines and overflow: what goes under a plan and is not its own.
+        lines += [(arc, "-", "", f"{tuples:,}", "", "", "") for arc, tuples in dropped.items()]
+        head = (str(plan["plan"]), _time(plan["since_ns"]), _lasted(plan), f"{plan['level']:.2f}")
+        for number, cells in enumerate(lines or [("nothing", "", "", "0", "", "", "")]):
+            table.add_row(*(head if number == 0 else ("",) * 4), *cells, plan["why"] if number == 0 else "")
+    return table
+
+
+def _drop_cells(drop: Mapping[str, Any], tuples: int) -> tuple[str, ...]:
+    return (
+        drop["arc"], drop["manner"], f"{drop['share']:.1%}", f"{tuples:,}", f"{drop['gain_ns'] / MS:.1f} ms/s",
+        f"{drop['loss']:.4f}", f"{drop['slope'] * MS:.6f}",
+    )  # fmt: skip
+
+
+def _totals(answer: Mapping[str, Any]) -> Table:
+    table = _table("arc", "reason", "tuples", "intended")
+    for d in answer["dropped"]:
+        table.add_row(d["arc"], d["reason"], f"{d['tuples']:,}", "yes" if d["intended"] else "NO")
+    return table
+
+
+def _time(ns: int) -> str:
+    return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _lasted(plan: Mapping[str, Any]) -> str:
+    if plan["until_ns"] is None:
+        return "now"
+    return f"{(plan['until_ns'] - plan['since_ns']) / 1e9:.1f} s"

@@ -1,0 +1,169 @@
+"""What is lost without a plan: streams that overflow, tuples that are too old for every output."""
+
+from __future__ import annotations
+
+from time import time_ns
+from typing import Any
+
+import pytest
+
+from engine.load import load_network
+from engine.shed.limits import dead_points, overflowing_streams
+from scheduler.deadlines import dead_at_head, give_up_ns
+from scheduler.events import Enqueued
+from storage.train import Train
+from tests.unit.shed_harness import Shedder, shedder
+
+MS = 10**6
+
+MIXED = """
+streams:
+  s: {{schema: {{n: bigint}}, overload: {overload}}}
+  b: {{schema: {{n: bigint}}, overload: block}}
+boxes:
+  slow: {{universal: s, cost: {cost}}}
+  next: {{map: slow, add: {{m: "n + 1"}}}}
+  other: {{universal: b, cost: 10us}}
+outputs:
+  out: {{from: next, qos: {qos}}}
+  kept: {{from: other, qos: {{deadline: 1ms}}}}
+"""
+
+
+def mixed(overload: str = "shed", cost: str = "50us", qos: str = "{lossy: 50%}") -> str:
+    return MIXED.format(overload=overload, cost=cost, qos=qos)
+
+
+def feed(s: Shedder, stream: str, count: int, size: int = 100, first: int = 0) -> None:
+    known = s.network.stream(stream)
+    for start in range(first, first + count, size):
+        train = Train.from_pylists(known.schema, {"n": list(range(start, start + size))}, time_ns())
+        assert s.engine.feed(known.number, train, 20)
+
+
+def test_a_stream_that_sheds_overflows_and_one_that_blocks_waits() -> None:
+    with shedder(mixed(), workers=2, memory_bytes=20_000) as s:
+        assert s.engine.overflows == {0}
+        for first in range(0, 20_000, 1_000):
+            feed(s, "s", 1_000, first=first)
+            feed(s, "b", 200, first=first)
+        s.close()
+        lost = s.dropped("s->slow")
+        assert lost.keys() == {"overflow"}
+        assert len(s.rows["out"]) == 20_000 - lost["overflow"]
+        assert [row[0] for row in s.rows["kept"]] == [f + i for f in range(0, 20_000, 1_000) for i in range(200)]
+        assert s.engine.storage.peak_bytes < 25_000
+        [dropped] = s.engine.shedding.to_json()["dropped"]
+        assert dropped == {"arc": "s->slow", "reason": "overflow", "tuples": lost["overflow"], "intended": False}
+
+
+@pytest.mark.parametrize(
+    ("network", "streams"),
+    [
+        (mixed(), {0}),
+        (mixed(overload="block"), set()),
+        (mixed(overload="spill"), set()),
+        (mixed(qos="{deadline: 1s}"), set()),  # an output that does not say what a loss is worth loses nothing
+    ],
+)
+def test_which_streams_overflow(network: str, streams: set[int]) -> None:
+    assert overflowing_streams(load_network(network, {})) == streams
+
+
+def test_a_stream_before_a_box_that_may_lose_nothing_waits() -> None:
+    text = """
+    streams: {s: {schema: {ts: timestamp, k: string}, time: ts, overload: shed}}
+    boxes: {once: {dedup: s, by: [k], within: 1s}}
+    outputs: {out: {from: once, qos: {lossy: 50%}}}
+    """
+    assert overflowing_streams(load_network(text, {})) == set()
+
+
+def test_windows_that_lost_tuples_to_overflow_do_not_come_out() -> None:
+    text = """
+    streams: {s: {schema: {ts: timestamp, v: bigint}, time: ts, overload: shed}}
+    boxes:
+      slow: {universal: s, cost: 100us}
+      agg: {aggregate: slow, window: {tumbling: 100ms}, select: {n: "count(*)"}, bounds: [window_start]}
+    outputs: {out: {from: agg, qos: {lossy: 50%}}}
+    """
+    with shedder(text, workers=1, memory_bytes=20_000) as s:
+        s.feed("s", {"ts": [i * MS for i in range(20_000)], "v": [1] * 20_000}, 100, "ts")
+        s.close()
+        assert s.dropped("s->slow")["overflow"] > 0
+        assert {row[1] for row in s.rows["out"]} == {100}
+        assert len(s.rows["out"]) < 200
+
+
+# -- deadlines ----------------------------------------------------------------------------------------------------
+
+
+def latencies(network: str, count: int, **options: Any) -> tuple[Shedder, list[float]]:
+    found: list[float] = []
+    with shedder(network, workers=1, **options) as s:
+
+        def deliver(train: Train) -> None:
+            found.extend(((time_ns() - train.arrival_ns) / MS).tolist())
+
+        s.engine.routes._outlets[0] = deliver  # type: ignore[index]
+        feed(s, "s", count, 20)
+        s.close()
+    return s, found
+
+
+def test_what_no_output_would_have_in_time_is_dropped_and_the_rest_is_in_time() -> None:
+    """A second of work comes at once; what it is worth is gone after 200 ms."""
+    text = mixed(cost="100us", qos="{deadline: 50ms, dead: 200ms}")
+    s, delivered = latencies(text, 10_000)
+    expired = s.dropped("s->slow").get("expired", 0)
+    assert expired > 1_000
+    assert len(delivered) == 10_000 - expired
+    assert sum(ms > 260 for ms in delivered) < 0.2 * len(delivered)
+
+
+@pytest.mark.parametrize(
+    ("overload", "qos"),
+    [
+        ("block", "{deadline: 1ms, dead: 2ms}"),  # nothing is lost of a stream that blocks
+        ("shed", "{latency: [[0ms, 1.0], [2ms, 0.1]]}"),  # late is worth something
+        ("shed", "{lossy: 50%}"),
+    ],
+)
+def test_where_nothing_expires(overload: str, qos: str) -> None:
+    s, delivered = latencies(mixed(overload, "20us", qos), 2_000)
+    assert s.dropped("s->slow") == {}
+    assert len(delivered) == 2_000
+
+
+def test_no_tuple_expires_before_a_window_or_a_join() -> None:
+    text = """
+    streams: {s: {schema: {ts: timestamp, v: bigint}, time: ts, overload: shed}}
+    boxes:
+      f: {filter: s, where: "v > 0"}
+      agg: {aggregate: f, window: {tumbling: 1s}, select: {n: "count(*)"}}
+      pairs: {join: [f, f], on: "l.v = r.v", within: 1s}
+      g: {filter: agg, where: "n > 1"}
+    outputs: {out: {from: g, qos: {deadline: 1s}}, joined: {from: pairs, qos: {deadline: 1s}}}
+    """
+    network = load_network(text, {})
+    assert {network.arcs[a].name for a in dead_points(network)} == {"agg->g"}
+
+
+def test_the_latest_dead_point_less_the_way_there_counts() -> None:
+    text = """
+    streams: {s: {schema: {v: bigint}, overload: shed}}
+    boxes: {f: {filter: s, where: "v > 0"}}
+    outputs: {a: {from: f, qos: {deadline: 1s, dead: 3s}}, b: {from: f, qos: {latency: [[0s, 1], [2s, 0], [9s, 0]]}}}
+    """
+    network = load_network(text, {})
+    points = dead_points(network)
+    assert points == {0: ((0, 3_000 * MS), (1, 2_000 * MS))}
+    assert give_up_ns(points, [{0: 100.0 * MS, 1: 0.0}], network) == {0: 2_900 * MS}
+
+
+def test_a_train_counts_by_its_youngest() -> None:
+    def entry(first_ns: int, last_ns: int, tuples: int = 10) -> Enqueued:
+        return Enqueued((0,), tuples, first_ns, (first_ns + last_ns) // 2, 0)
+
+    entries = [entry(0, 10), entry(10, 20), entry(0, 0, 0), entry(16, 40), entry(16, 17)]
+    assert [dead_at_head(entries, at) for at in (10, 11, 21, 40, 41, 50)] == [0, 10, 20, 20, 40, 40]
