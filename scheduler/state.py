@@ -176,23 +176,26 @@ class SchedulerState:
 
     def _enqueued(self, event: Enqueued) -> None:
         arcs, tuples, _, mean_arrival_ns, nbytes = event
+        # One event may be for two hundred arcs: what is the same for all of them is looked up once.
+        states, consumer, waiting, held, index = self.arcs, self._consumer, self.waiting, self.held, self.index
+        arrival_total_ns = mean_arrival_ns * tuples
+        self.waiting_trains += len(arcs)
+        self.waiting_tuples += tuples * len(arcs)
         for a in arcs:
-            arc = self.arcs[a]
+            arc = states[a]
             arc.entries.append(event)
             arc.tuples += tuples
             arc.nbytes += nbytes
-            arc.arrival_total_ns += mean_arrival_ns * tuples
-            box = self._consumer[a]
-            unit = self.unit_of[box]
-            if not self.waiting[box]:
+            arc.arrival_total_ns += arrival_total_ns
+            box = consumer[a]
+            waiting[box] += 1
+            if waiting[box] == 1:
+                unit = self.unit_of[box]
                 self.unit_live[unit][box] = None
-                if not self.held[unit]:
+                if not held[unit]:
                     self.ready[unit] = None
-            self.waiting[box] += 1
-            self.waiting_trains += 1
-            self.waiting_tuples += tuples
-            if self.index is not None and not self.held[unit]:
-                self.index.list(box)
+            if index is not None and not held[self.unit_of[box]]:
+                index.list(box)
 
     def _claimed(self, a: int, tuples: int, trains: int) -> None:
         taken_ns = self._take(a, tuples, trains)
