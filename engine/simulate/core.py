@@ -38,7 +38,7 @@ from storage.queue import COALESCE_BELOW
 JOINED_TUPLES = 4 * COALESCE_BELOW  # storage joins short trains up to about this many tuples: one box call each
 OUTCOME_EVERY_NS = 100_000_000
 SAMPLES_AT_MOST = 256  # of memory over time; past it every other one goes
-TRAIN, END = range(2)  # kinds of events; at one moment in this order
+TRAIN, END, START = range(3)  # kinds of events; at one moment in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,15 @@ class Simulation:
         workers: int = 1,
         overheads: Overheads | None = None,
         warm_up_ns: int = 0,
+        start_ns: int = 0,
     ) -> None:
         self.network = network
         self.statistics = statistics if statistics is not None else Statistics(network)
         self.overheads = overheads or Overheads()
         self.totals = Totals()
-        self.now_ns = 0
+        self.now_ns = start_ns
         arc_bytes = [0.0 if a.box is None else float(self.statistics.tuple_bytes[a.box]) for a in network.arcs]
-        self.storage = SimulatedStorage(arc_bytes)
+        self.storage = SimulatedStorage(arc_bytes, start_ns)
         self.state = SchedulerState(network, settings, self.statistics)
         self._queue = ExecutionQueue()
         around: tuple[Any, Any] = (self.storage, self._queue)  # trains are not trains here, but the loop never looks
@@ -121,9 +122,12 @@ class Simulation:
             Recorder(o.qos, ideal, warm_up_ns) for o, ideal in zip(network.outputs, ideal_ns.tolist(), strict=True)
         ]
         self.arrived = 0
+        self.came_tuples = [0] * len(network.streams)
+        self.came_trains = [0] * len(network.streams)
         self.samples: list[tuple[float, float]] = []  # seconds, and bytes that waited then
         self._admitted = 0  # trains so far
-        self._tell_ns = OUTCOME_EVERY_NS
+        self.on_tick: Callable[[], None] = lambda: None  # ten times a second, before the next decision
+        self._tell_ns = start_ns + OUTCOME_EVERY_NS
         self._sample_ns = OUTCOME_EVERY_NS
         self._workers = workers
         self._idle = workers
@@ -173,12 +177,22 @@ class Simulation:
                 _, kind, _, what = heappop(events)
                 if kind == TRAIN:
                     self._enqueue(*what)
-                else:
+                elif kind == END:
                     self._finish(what)
             self._schedule()
         self._admitted = at
         self.now_ns = until_ns if until_ns is not None else self.now_ns
         self.storage.pass_time(self.now_ns)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing arrives any more, nothing runs and nothing waits."""
+        return self._admitted >= len(self._arrivals[0]) and not self._events and self.state.is_quiet()
+
+    def put(self, arc: int, train: SimulatedTrain) -> None:
+        """What waits already when the run begins."""
+        self._enqueue((arc,), train)
+        self._push(self.now_ns, START, None)
 
     def _finish(self, plan: Plan) -> None:
         self._idle += 1
@@ -210,6 +224,8 @@ class Simulation:
         now_ns = self.now_ns
         train = SimulatedTrain(count, now_ns, now_ns, now_ns)
         self.arrived += count
+        self.came_tuples[stream] += count
+        self.came_trains[stream] += 1
         if self._stream_arcs[stream]:
             self._enqueue(self._stream_arcs[stream], train)
         for output in self._stream_outputs[stream]:
@@ -387,6 +403,7 @@ class Simulation:
             missed.append(recorder.late / recorder.delivered if recorder.delivered else -1.0)
             recorder.late = recorder.delivered = 0
         self.state.apply(Outcome(tuple(missed)))
+        self.on_tick()
 
     # -- at the end ---------------------------------------------------------------------------------------------------
 

@@ -17,9 +17,13 @@ import numpy.typing as npt
 from catalog.load import LoadModel
 from catalog.network import Network
 from catalog.stats import Statistics
+from engine.chooser import Chooser, Chosen
 from engine.simulate.arrivals import Trains, arrivals
 from engine.simulate.core import Overheads, Simulation
 from engine.simulate.measure import Quality, summary
+from engine.simulate.pilot import Pilot
+from engine.simulate.what_if import WhatIf
+from scheduler.choice import AUTO
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings
 from scheduler.trains import AUTO_TUPLES
@@ -73,6 +77,7 @@ class Run(NamedTuple):
     outputs: tuple[tuple[str, Quality], ...]
     memory: Memory
     overhead: Overhead
+    choices: tuple[Chosen, ...] = ()  # of the policy auto: when, which and why
 
 
 def capacity_rates(network: Network, statistics: Statistics, workers: int, overheads: Overheads) -> Floats:
@@ -112,15 +117,18 @@ def run_one(
     trains: Mapping[int, Trains],
     progress: Callable[[str, float, float], None] | None = None,
 ) -> Run:
+    chooser = _chooser(experiment) if policy == AUTO else None
     simulation = Simulation(
         experiment.network,
-        policies()[policy],
+        policies()[policy if chooser is None else chooser.choice.policy],
         trains,
         statistics=experiment.statistics,
         settings=experiment.settings,
         workers=experiment.workers,
         overheads=experiment.overheads,
     )
+    if chooser is not None:
+        Pilot(simulation, chooser)
     end_ns = max((int(times[-1]) for times, _ in trains.values() if len(times)), default=0)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
     simulation.run(end_ns, report)
@@ -151,7 +159,19 @@ def run_one(
             totals.plans,
             totals.calls,
         ),
+        choices=tuple(chooser.history) if chooser is not None else (),
     )
+
+
+def _chooser(experiment: Experiment) -> Chooser:
+    what_if = WhatIf(
+        experiment.network,
+        settings=experiment.settings,
+        workers=experiment.workers,
+        overheads=experiment.overheads,
+        seed=experiment.seed,
+    )
+    return Chooser(experiment.network, what_if)
 
 
 def knee(runs: Sequence[Run]) -> tuple[float | None, float | None]:

@@ -69,9 +69,9 @@ class Recorder:
         else:
             self._rows.append((now_ns, train.first_ns, train.last_ns, train.count))
         if len(self._rows) >= BLOCK:
-            self._fold()
+            self.fold()
 
-    def _fold(self) -> None:
+    def fold(self) -> None:
         if not self._rows:
             return
         rows = np.array(self._rows, np.float64)
@@ -95,7 +95,7 @@ class Recorder:
             self.missed += float(weight[latency_ns > self._qos.deadline_ns].sum())
 
     def quality(self) -> Quality:
-        self._fold()
+        self.fold()
         return summary([self])
 
     @property
@@ -110,7 +110,7 @@ class Recorder:
 def summary(recorders: list[Recorder]) -> Quality:
     """Several outputs as one: every tuple counts alike."""
     for recorder in recorders:
-        recorder._fold()
+        recorder.fold()
     tuples = sum(r.tuples for r in recorders)
     expired = sum(r.expired for r in recorders)
     most = max((r.max_ns for r in recorders), default=0.0)

@@ -82,7 +82,7 @@ def join(trains: Sequence[SimulatedTrain]) -> SimulatedTrain:
 class SimulatedStorage:
     """Queues of one network, with what waits over time."""
 
-    def __init__(self, tuple_bytes: Sequence[float]) -> None:
+    def __init__(self, tuple_bytes: Sequence[float], start_ns: int = 0) -> None:
         self.queues: list[deque[SimulatedTrain]] = [deque() for _ in tuple_bytes]
         self.tuple_bytes = tuple_bytes  # by arc
         self.tuples = 0
@@ -93,7 +93,7 @@ class SimulatedStorage:
         self.has_room = True
         self.cut_arcs = 0  # nothing is on disk here
         self.wants_rank = False
-        self._since_ns = 0
+        self._since_ns = start_ns
 
     def pass_time(self, now_ns: int) -> None:
         self.byte_ns += self.nbytes * (now_ns - self._since_ns)

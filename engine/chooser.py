@@ -1,0 +1,87 @@
+"""``policy: auto`` at work: when to look, what to ask, what was chosen. The choice itself is ``scheduler/choice.py``'s.
+
+Ten times a second somebody ticks it: the simulation itself, or a thread of the daemon. It looks once as soon as it is
+known how fast tuples come, and from then on while things go badly: tuples come out worth less than they could be, or
+wait until they are. While all is well there is nothing to gain, and nothing is spent. A look that changes nothing is
+followed by a pause twice as long as the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from catalog.network import Network
+from catalog.stats import Statistics
+from engine.simulate.what_if import Snapshot, WhatIf
+from scheduler.choice import Choice, candidates, first_choice, next_choice
+from scheduler.feedback import utility
+from scheduler.state import SchedulerState
+
+WELL = 0.98
+"""From this utility on nothing is to be gained."""
+
+FIRST_NS = 500_000_000
+SHORTEST_NS, LONGEST_NS = 500_000_000, 16_000_000_000  # between two looks
+
+
+class Chosen(NamedTuple):
+    """What was chosen, when and why: for the report of a simulation and for the log."""
+
+    at_ns: int
+    policy: str
+    reason: str
+
+
+class Chooser:
+    """``forecasts`` may take long: not for a thread that anyone waits for."""
+
+    def __init__(self, network: Network, what_if: WhatIf, start_ns: int = 0) -> None:
+        self.choice: Choice = first_choice(network)
+        self.history: list[Chosen] = [Chosen(start_ns, *self.choice)]
+        self.changes = 0
+        self.looks = 0
+        self._names = candidates(network)
+        self._what_if = what_if
+        self._pause_ns = SHORTEST_NS
+        self._due_ns = start_ns + FIRST_NS
+
+    def is_due(self, now_ns: int) -> bool:
+        return now_ns >= self._due_ns
+
+    def look(
+        self, now_ns: int, health: float, snapshot: Callable[[], Snapshot], statistics: Statistics
+    ) -> Choice | None:
+        """Look, if there is a reason to; the choice when it has changed."""
+        if health >= WELL and self.looks:
+            self._due_ns = now_ns + SHORTEST_NS
+            self._pause_ns = SHORTEST_NS
+            return None
+        self.looks += 1
+        current = self.choice.policy
+        found = next_choice(current, self._what_if.forecasts(snapshot(), statistics, self._names, current))
+        self._pause_ns = SHORTEST_NS if found is not None else min(LONGEST_NS, 2 * self._pause_ns)
+        self._due_ns = now_ns + self._pause_ns
+        if found is not None:
+            self.choice = found
+            self.changes += 1
+            self.history.append(Chosen(now_ns, *found))
+            del self.history[1:-HISTORY]
+        return found
+
+
+HISTORY = 64
+
+
+def waiting_worth(state: SchedulerState, now_ns: int) -> float:
+    """What the tuples that wait would be worth, were they delivered now: 0 to 1."""
+    outputs, worth, tuples = state.network.outputs, 0.0, 0
+    for unit in state.ready:
+        for box in state.unit_live[unit]:
+            count = state.box_tuples(box)
+            graphs = [g for o in state.network.box_outputs[box] if (g := outputs[o].qos.latency) is not None]
+            if count and graphs:
+                age_ns = now_ns - state.mean_arrival_ns(box)
+                worth += count * min(utility(g, age_ns) for g in graphs)
+                tuples += count
+    return worth / tuples if tuples else 1.0
