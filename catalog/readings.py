@@ -172,6 +172,14 @@ class SchedulerReading(NamedTuple):
     scheduler_ns: int = 0  # overhead as in figure 9 of the paper: deciding and applying events ...
     storage_ns: int = 0  # ... taking from and putting on queues ...
     worker_ns: int = 0  # ... and what a worker spends on a plan outside its boxes
+    asked: str = ""  # the policy of the network file: `auto`, or the one that runs
+    reason: str = ""  # why this one runs
+    changes: int = 0  # of the policy, by `auto`
+    traversal: str = ""  # of most plans of the last second
+    plans: Mapping[str, int] = NOTHING  # dispatched, by traversal
+    train: str = ""  # the rule
+    train_scale: float = 1.0  # how far `auto` has shortened trains; 1: not at all
+    train_limit: int = 0  # tuples: the shortest limit that `auto` sets to any box
 
 
 class EngineReading(NamedTuple):

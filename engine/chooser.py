@@ -1,9 +1,9 @@
 """``policy: auto`` at work: when to look, what to ask, what was chosen. The choice itself is ``scheduler/choice.py``'s.
 
-Ten times a second somebody ticks it: the simulation itself, or a thread of the daemon. It looks once as soon as it is
-known how fast tuples come, and from then on while things go badly: tuples come out worth less than they could be, or
-wait until they are. While all is well there is nothing to gain, and nothing is spent. A look that changes nothing is
-followed by a pause twice as long as the last one.
+Ten times a second somebody ticks it: the simulation itself, or a thread of the daemon. It looks a few times at the
+start, as it becomes known how fast tuples come, and from then on while things go badly: tuples come out worth less than
+they could be, or wait until they are. While all is well there is nothing to gain, and nothing is spent. A look that
+changes nothing is followed by a pause twice as long as the last one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from scheduler.state import SchedulerState
 WELL = 0.98
 """From this utility on nothing is to be gained."""
 
-FIRST_NS = 500_000_000
+FIRST_NS = 200_000_000
+FIRST_LOOKS = 3  # whether or not all is well: how fast tuples come is known better each time
 SHORTEST_NS, LONGEST_NS = 500_000_000, 16_000_000_000  # between two looks
 
 
@@ -49,11 +50,15 @@ class Chooser:
     def is_due(self, now_ns: int) -> bool:
         return now_ns >= self._due_ns
 
+    def not_before(self, now_ns: int) -> None:
+        """No look before then."""
+        self._due_ns = max(self._due_ns, now_ns)
+
     def look(
         self, now_ns: int, health: float, snapshot: Callable[[], Snapshot], statistics: Statistics
     ) -> Choice | None:
         """Look, if there is a reason to; the choice when it has changed."""
-        if health >= WELL and self.looks:
+        if health >= WELL and self.looks >= FIRST_LOOKS:
             self._due_ns = now_ns + SHORTEST_NS
             self._pause_ns = SHORTEST_NS
             return None

@@ -29,6 +29,7 @@ from engine.spiller import Spiller, spillable_arcs
 from engine.taps import Taps
 from engine.worker import WorkerPool
 from router.routes import Keep, Routes, Stamp
+from scheduler.choice import AUTO, Choice, first_choice
 from scheduler.events import Enqueued, Finished, OutputBlocked, OutputFreed
 from scheduler.loop import SchedulerLoop, Work
 from scheduler.policies import policies
@@ -57,7 +58,10 @@ class Engine:
         explain: bool = False,
     ) -> None:
         self.network = network
-        self.policy = policy
+        self.choice = first_choice(network) if policy == AUTO else Choice(policy, "the network file says so")
+        self.changes = 0  # of the policy
+        self._asked = policy
+        self._traversed: tuple[int, dict[str, int], str] = (0, {}, "min_cost")  # since when, plans then, the usual one
         self.now_ns = now_ns
         self.spiller: Spiller | None = None if spill is None else Spiller()
         self.storage = self._make_storage(memory_bytes, spill)
@@ -66,7 +70,7 @@ class Engine:
         stamps = stamps if stamps is not None else [None] * len(network.streams)
         execution_queue: SimpleQueue[Work] = SimpleQueue()
         self.loop = SchedulerLoop(
-            self.state, policies()[policy], self.storage, execution_queue, workers, now_ns, perf_counter_ns
+            self.state, policies()[self.choice.policy], self.storage, execution_queue, workers, now_ns, perf_counter_ns
         )
         self.post = self.loop.post
         self.routes = Routes(network, self.storage, self._announce, self.loop.take_turn, outlets, stamps)
@@ -141,6 +145,12 @@ class Engine:
         self.pool.stop()
         if self.spiller is not None:
             self.spiller.stop()
+
+    def follow(self, policy: str, reason: str) -> None:
+        """Another policy decides from the next step on."""
+        self.loop.follow(policies()[policy])
+        self.choice = Choice(policy, reason)
+        self.changes += 1
 
     def when_failed(self, callback: Callable[[Exception], None]) -> None:
         """``callback`` hears that the scheduler or a worker is broken, on the thread that found it."""
@@ -268,10 +278,10 @@ class Engine:
         ]
 
     def scheduler_reading(self) -> SchedulerReading:
-        loop = self.loop
+        loop, state = self.loop, self.state
         return SchedulerReading(
-            policy=self.policy,
-            unit=self.state.settings.unit,
+            policy=self.choice.policy,
+            unit=state.settings.unit,
             steps=loop.steps,
             decision_ns=loop.decision_ns,
             decision_counts=tuple(loop.decision_counts),
@@ -279,4 +289,21 @@ class Engine:
             scheduler_ns=loop.decision_ns,
             storage_ns=loop.storage_ns,
             worker_ns=max(0, sum(self.pool.busy_ns) + self.lent_ns - sum(r.cost_ns for r in self.runtimes)),
+            asked=self._asked,
+            reason=self.choice.reason,
+            changes=self.changes,
+            traversal=self._usual_traversal(),
+            plans=dict(state.traversed),
+            train=state.settings.train.kind,
+            train_scale=state.train_scale,
+            train_limit=min(state.auto_tuples, default=0),
         )
+
+    def _usual_traversal(self) -> str:
+        """How most plans of the last second or so ran: what `auto` chose, where it may choose."""
+        since_ns, before, usual = self._traversed
+        now_ns, plans = self.now_ns(), dict(self.state.traversed)
+        if now_ns - since_ns >= 1_000_000_000:
+            usual = max(plans, key=lambda name: plans[name] - before.get(name, 0), default=usual)
+            self._traversed = now_ns, plans, usual
+        return usual

@@ -36,10 +36,12 @@ from router.http import HttpServer, Sources, make_app
 from router.server import Limits, Server
 from router.spark.host import SparkHost
 from router.spark.pipeline import SparkPipeline
+from scheduler.choice import AUTO
 from scheduler.events import Outcome
 from storage.train import Train
 
-if TYPE_CHECKING:  # what only a data_dir or spilling needs, and pyarrow with it, is loaded for those alone
+if TYPE_CHECKING:  # what only a data_dir, spilling or `auto` needs, and pyarrow with it, is loaded for those alone
+    from engine.autopilot import Autopilot
     from engine.durable.keeper import Keeper
     from engine.durable.recovery import Progress
     from engine.durable.temporary import TemporarySpill
@@ -84,6 +86,7 @@ class Daemon:
             explain=config.engine.explain,
         )
         self._busy = BusyHistory()
+        self._autopilot = self._make_autopilot()
         self._ticker = Ticker(self.engine, self.event_time.idle_watermarks, self._enter)
         self.monitor = Monitor(
             self.catalog, self._read, self.recorders, on_sample=self._on_sample, on_error=self._monitor_failed
@@ -119,6 +122,15 @@ class Daemon:
             from engine.durable.daemon_side import join
 
             join(self, self.keeper)
+
+    def _make_autopilot(self) -> Autopilot | None:
+        if self.network.config.scheduler.policy != AUTO:
+            return None
+        from engine.autopilot import Autopilot  # and with it the simulator, for those alone who want it
+
+        return Autopilot(
+            self.engine, self.catalog.stats, lambda: [r.reading(self.now_ns()) for r in self.recorders], self.now_ns
+        )
 
     def _make_keeper(self) -> Keeper | None:
         if self.network.config.engine.data_dir is None:
@@ -158,6 +170,8 @@ class Daemon:
         if self.keeper is not None:
             self.keeper.start()
         self.monitor.start()
+        if self._autopilot is not None:
+            self._autopilot.start()
         self._ready = True
         self.spark.start()
         _ = self._metrics
@@ -166,6 +180,8 @@ class Daemon:
         """Stop reading, drain, flush, close. False when time ran out before all was out."""
         deadline = monotonic() + drain_s
         self._ready, self._draining = False, True
+        if self._autopilot is not None:
+            self._autopilot.stop()
         self._loop.call_soon_threadsafe(self.server.stop_reading)
         self.spark.stop_reading()
         drained = self._drain(deadline)

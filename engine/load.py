@@ -12,6 +12,7 @@ from catalog.network import Kinds, Network
 from catalog.schema import Schema, Type
 from engine.boxes import box_kinds
 from engine.expressions import compile_expression
+from scheduler.choice import AUTO
 from scheduler.policies import nearest, policies, requirements
 
 
@@ -27,7 +28,7 @@ def load_network(
         source,
         cast(Kinds, box_kinds()),  # a box's parameters_model is narrower than the protocol's, which mypy minds
         env,
-        policies=tuple(policies()),
+        policies=(*policies(), AUTO),
         check_predicate=_check_predicate,
         policy_fits=_policy_fits,
         version=version,
@@ -40,4 +41,6 @@ def _check_predicate(text: str, schema: Schema) -> None:
 
 
 def _policy_fits(name: str, network: Network) -> list[tuple[str, str]]:
+    if name == AUTO:
+        return []  # it finds what fits
     return [(lacking, f"or use {nearest(name, network)}") for lacking in requirements(name, network)]

@@ -104,7 +104,7 @@ def _say_hello(daemon: Daemon, file: Path) -> None:
         len(network.streams),
         len(network.boxes),
         len(network.outputs),
-        daemon.engine.policy,
+        daemon.engine.choice.policy,
         network.config.engine.workers,
     )
 

@@ -226,6 +226,21 @@ def _scheduler(r: Readings) -> Iterator[Metric]:
         [([], counts, s.decision_ns / 1e9)],
     )  # fmt: skip
     yield _counter("scheduler_steps", "Scheduling steps.", [], [([], s.steps)])
+    yield _gauge(
+        "scheduler_choice", "1 for what decides now, chosen by the network file or by auto.",
+        ["policy", "traversal", "train"], [([s.policy, s.traversal, s.train], 1.0)],
+    )  # fmt: skip
+    yield _counter("scheduler_choice_changes", "Times that auto changed the policy.", [], [([], s.changes)])
+    yield _counter(
+        "scheduler_plans", "Plans dispatched, by the order in which their boxes ran.", ["traversal"],
+        (([name], n) for name, n in s.plans.items()),
+    )  # fmt: skip
+    yield _gauge(
+        "scheduler_train_scale_ratio", "How far auto has shortened trains; 1: not at all.", [], [([], s.train_scale)]
+    )
+    yield _gauge(
+        "scheduler_train_limit_tuples", "The shortest train that auto asks of any box.", [], [([], s.train_limit)]
+    )
     yield _gauge("execution_queue_length", "Plans that wait for a worker.", [], [([], s.execution_queue)])
     yield _counter(
         "overhead_seconds", "Time that is not spent inside boxes, by who spends it.", ["part"],

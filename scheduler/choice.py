@@ -18,10 +18,13 @@ from typing import NamedTuple
 from catalog.network import Network
 
 AUTO = "auto"
-MARGIN = 0.01
-"""Another policy must promise so much more utility (on a scale from 0 to 1)."""
+MARGIN = 0.005
+"""Another policy must promise so much more utility (on a scale from 0 to 1) ..."""
 
-FINALISTS = 4
+SLOWER = 1.5
+"""... or the same at a mean latency lower by this factor."""
+
+FINALISTS = 3
 CLOSE = 0.15
 """Who is further behind in the short round is not asked again."""
 
@@ -62,9 +65,10 @@ def _by_slope(network: Network) -> str:
 
 
 def finalists(current: str, forecasts: Sequence[Forecast]) -> tuple[str, ...]:
-    """Of a first, short round those worth a long one: the best, and the current one to compare with."""
+    """Of a first, short round those worth a long one: the best, the current one to compare with, and fcfs: what waits
+    keeps it busy longer than a short round lasts, and then nobody is starved."""
     best = sorted(forecasts, key=lambda f: -f.utility)[:FINALISTS]  # stable: ties stay in the order of preference
-    kept = {f.policy for f in best if f.utility >= best[0].utility - CLOSE} | {current}
+    kept = {f.policy for f in best if f.utility >= best[0].utility - CLOSE} | {current, "fcfs"}
     return tuple(f.policy for f in forecasts if f.policy in kept)
 
 
@@ -81,16 +85,21 @@ def first_choice(network: Network) -> Choice:
 def next_choice(current: str, forecasts: Sequence[Forecast]) -> Choice | None:
     """The policy to follow from now on; None to stay with the current one.
 
-    ``forecasts`` are in the order of preference; among those within the margin of the best the current one wins, then
-    the first.
+    Those within a margin of the best utility count as equal; among them the least mean latency decides, because
+    latency that grows is utility that falls a little later. The current one stays while it is among them and not
+    clearly slower.
     """
-    known = {f.policy: f for f in forecasts}
-    if not known:
+    if not forecasts:
         return None
-    best = max(forecasts, key=lambda f: f.utility)
-    now = known.get(current)
-    if now is not None and now.utility >= best.utility - MARGIN:
+    most = max(f.utility for f in forecasts)
+    equals = [f for f in forecasts if f.utility >= most - MARGIN]
+    chosen = min(equals, key=lambda f: f.latency_ns)  # a tie: the first
+    now = next((f for f in forecasts if f.policy == current), None)
+    if now is not None and now in equals and now.latency_ns <= SLOWER * chosen.latency_ns:
         return None
-    chosen = next(f for f in forecasts if f.utility >= best.utility - MARGIN / 4)
-    instead = f"{current} {now.utility:.3f}" if now is not None else f"{current} too dear to tell"
-    return Choice(chosen.policy, f"utility {chosen.utility:.3f} ahead, with {instead}")
+    instead = "which takes too many steps to tell" if now is None else _in_words(now)
+    return Choice(chosen.policy, f"{_in_words(chosen)} ahead; {current}: {instead}")
+
+
+def _in_words(forecast: Forecast) -> str:
+    return f"utility {forecast.utility:.3f} at {forecast.latency_ns / 1e6:.3g} ms"

@@ -25,7 +25,7 @@ class Plan:
     the head of the queue that cannot be in time any more.
     """
 
-    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "units")
+    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "traversal", "units")
 
     def __init__(
         self,
@@ -33,10 +33,12 @@ class Plan:
         takes: Mapping[int, int] | None = None,
         expired: tuple[tuple[int, int], ...] = (),
         claims: tuple[Step, ...] | None = None,
+        traversal: str = "min_cost",
     ) -> None:
         self.steps = steps
         self.takes = takes
         self.expired = expired
+        self.traversal = traversal  # by which order it came about
         self.boxes: tuple[int, ...] = tuple([box for box, _ in steps])  # as they run, repeats included
         # Each box once, at its first visit: what to take from its queues before the plan starts. Who makes the plan may
         # leave out boxes for which nothing waits.

@@ -100,6 +100,7 @@ class SchedulerState:
         self.ready: dict[int, None] = {}  # units, in the order in which they became ready
         self.outstanding = 0  # plans dispatched and not finished
         self.dispatched = 0  # plans since the start
+        self.traversed = dict.fromkeys(("min_cost", "min_latency", "min_memory"), 0)  # the same by traversal
         self.waiting_tuples = 0  # on all arcs to boxes
         self.waiting_trains = 0  # the same in trains, punctuations included
         self.memory_short = False
@@ -140,6 +141,7 @@ class SchedulerState:
     def _dispatched(self, plan: Plan) -> None:
         self.outstanding += 1
         self.dispatched += 1
+        self.traversed[plan.traversal] += 1
         if self.index is not None:
             self.index.dispatched(plan)
         for unit in plan.units or self._units_of(plan):
@@ -277,6 +279,11 @@ class SchedulerState:
         settings = self.settings
         fewest_calls = settings.traversal == "min_cost" or (settings.traversal == "auto" and not self.memory_short)
         return settings.unit != "tuple" and not settings.spanner and settings.train.kind == "auto" and fewest_calls
+
+    @property
+    def train_scale(self) -> float:
+        """How far `auto` has shortened trains."""
+        return self._tuner.scale
 
     # -- reading ----------------------------------------------------------------------------------------------------
 

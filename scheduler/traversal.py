@@ -94,7 +94,7 @@ def _cheapest(state: SchedulerState, boxes: Sequence[int]) -> Plan:
 def min_latency(state: SchedulerState, boxes: Sequence[int]) -> Plan:
     """Boxes with something to do by rising output cost, each followed by all that lies downstream of it."""
     sequence = latency_sequence(state, boxes)
-    return min_cost(state, boxes) if len(sequence) > STEPS_AT_MOST else _as_plan(state, sequence)
+    return min_cost(state, boxes) if len(sequence) > STEPS_AT_MOST else _as_plan(state, sequence, "min_latency")
 
 
 def latency_sequence(state: SchedulerState, boxes: Sequence[int]) -> list[int]:
@@ -127,7 +127,7 @@ def min_memory(state: SchedulerState, boxes: Sequence[int]) -> Plan:
                 if consumer in members and consumer not in queued:
                     queued.add(consumer)
                     heappush(heap, (-rate[consumer], consumer))
-    return _as_plan(state, sequence)
+    return _as_plan(state, sequence, "min_memory")
 
 
 def auto(state: SchedulerState, boxes: Sequence[int]) -> Plan:
@@ -149,13 +149,14 @@ def auto(state: SchedulerState, boxes: Sequence[int]) -> Plan:
     cheap, early = predict(state.facts, cheap_plan.boxes, waiting), predict(state.facts, quick, waiting)
     elsewhere = state.waiting_tuples - sum(waiting.values())
     saved_ns = (cheap.latency_ns - early.latency_ns) * cheap.tuples_out
-    return _as_plan(state, quick) if saved_ns > (early.total_ns - cheap.total_ns) * elsewhere else cheap_plan
+    dearer_ns = (early.total_ns - cheap.total_ns) * elsewhere
+    return _as_plan(state, quick, "min_latency") if saved_ns > dearer_ns else cheap_plan
 
 
-def _as_plan(state: SchedulerState, sequence: Sequence[int]) -> Plan:
+def _as_plan(state: SchedulerState, sequence: Sequence[int], traversal: str) -> Plan:
     tuples, waiting = state.settings.train.tuples, state.waiting
     limits = {b: tuples(state, b) if waiting[b] else ALL for b in set(sequence)}
-    return Plan(tuple([Step(b, limits[b]) for b in sequence]))
+    return Plan(tuple([Step(b, limits[b]) for b in sequence]), traversal=traversal)
 
 
 def spanned(state: SchedulerState, unit: int, k: int) -> tuple[int, ...]:

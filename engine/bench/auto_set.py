@@ -23,6 +23,7 @@ from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
 from engine.load import load_network
+from engine.settings import scheduler_settings
 from engine.simulate.arrivals import Trains, arrivals
 from engine.simulate.core import Overheads
 from engine.simulate.costs import declared
@@ -31,6 +32,7 @@ from engine.simulate.sketch import Sketch
 from scheduler.state import BatchRule, SchedulerSettings
 
 SECOND = 1_000_000_000
+PLAIN = SchedulerSettings(traversal="auto")
 TIGHT = QoSGraph(((0.0, 1.0), (0.001 * SECOND, 1.0), (1.0 * SECOND, 0.0)))
 LOOSE = QoSGraph(((0.0, 1.0), (4.0 * SECOND, 1.0), (5.0 * SECOND, 0.0)))
 DEMO = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
@@ -46,7 +48,7 @@ class Workload:
     statistics: Statistics
     trains: Mapping[int, Trains]
     workers: int = 1
-    settings: SchedulerSettings = field(default_factory=lambda: SchedulerSettings(traversal="auto"))
+    settings: SchedulerSettings = PLAIN
     overheads: Overheads = field(default_factory=Overheads)
 
     @property
@@ -54,32 +56,31 @@ class Workload:
         return f"{self.name} load {self.load:g}"
 
 
-def figure_11(seed: int) -> tuple[Network, SchedulerSettings]:
+def applications(count: int, graphs: Callable[[Random], QoSGraph], seed: int) -> Network:
+    """Five boxes in a row each, with a stream of its own; costs between 0.1 and 1 ms."""
     random, sketch = Random(seed), Sketch()
-    for _ in range(20):
-        graph = random.choice((TIGHT, LOOSE))
-        costs = [random.uniform(1e5, 1e6) for _ in range(5)]
-        tap = sketch.stream()
-        for cost_ns in costs:
-            tap = sketch.box(tap, cost_ns=cost_ns)
-        sketch.output(tap, QoS(graph, deadline_ns=int(graph.points[1][0])))
-    return sketch.network(), SchedulerSettings(traversal="auto")
-
-
-def figure_13(seed: int) -> tuple[Network, SchedulerSettings]:
-    random, sketch = Random(seed), Sketch()
-    for _ in range(200):
-        good = random.uniform(0.0, 0.5) * SECOND
-        dead = good + random.uniform(0.1, 2.0) * SECOND
-        graph = QoSGraph(((0.0, 1.0), (good, 1.0), (dead, 0.0)))
+    for _ in range(count):
+        graph = graphs(random)
         tap = sketch.stream()
         for _ in range(5):
             tap = sketch.box(tap, cost_ns=random.uniform(1e5, 1e6))
-        sketch.output(tap, QoS(graph, deadline_ns=int(good)))
-    return sketch.network(), SchedulerSettings(traversal="auto")
+        sketch.output(tap, QoS(graph, deadline_ns=int(graph.points[1][0])))
+    return sketch.network()
 
 
-def figure_p4(seed: int) -> tuple[Network, SchedulerSettings]:
+def figure_11(seed: int) -> Network:
+    return applications(20, lambda random: random.choice((TIGHT, LOOSE)), seed)
+
+
+def figure_13(seed: int) -> Network:
+    def any_shape(random: Random) -> QoSGraph:
+        good = random.uniform(0.0, 0.5) * SECOND
+        return QoSGraph(((0.0, 1.0), (good, 1.0), (good + random.uniform(0.1, 2.0) * SECOND, 0.0)))
+
+    return applications(200, any_shape, seed)
+
+
+def figure_p4(seed: int) -> Network:
     random, sketch = Random(seed), Sketch()
     for _ in range(100):
         tap = sketch.stream()
@@ -88,5 +89,55 @@ def figure_p4(seed: int) -> tuple[Network, SchedulerSettings]:
         deadline = random.uniform(0.4, 2.0) * SECOND
         worthless = QoSGraph(((0.0, 1.0), (deadline, 1.0), (deadline + 1_000.0, 0.0)))
         sketch.output(tap, QoS(worthless, deadline_ns=int(deadline)))
-    batch = BatchRule(basic_ns=SECOND // 25, step_ns=500_000)
-    return sketch.network(), SchedulerSettings(traversal="auto", batch=batch)
+    return sketch.network()
+
+
+P4_SETTINGS = SchedulerSettings(traversal="auto", batch=BatchRule(basic_ns=SECOND // 25, step_ns=500_000))
+P4_OVERHEADS = Overheads(step_ns=500_000.0, claim_ns=0.0, plan_ns=0.0, call_ns=0.0)
+
+
+def of_papers(name: str, load: float, seconds: float, seed: int) -> Workload:
+    network = {"P0.11": figure_11, "P0.13": figure_13, "P4.8": figure_p4}[name](seed)
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:] = 0.0  # the papers' boxes cost so much a tuple
+    settings, overheads = (P4_SETTINGS, P4_OVERHEADS) if name == "P4.8" else (PLAIN, Overheads())
+    trains = _poisson(network, statistics, 1, overheads, load, seconds, seed)
+    return Workload(name, load, network, statistics, trains, 1, settings, overheads)
+
+
+def of_demo(load: float, seconds: float, seed: int) -> Workload:
+    network = load_network(DEMO)
+    workers, statistics = network.config.engine.workers, declared(network)
+    trains = _poisson(network, statistics, workers, Overheads(), load, seconds, seed)
+    settings = scheduler_settings(network.config.scheduler, seed)
+    return Workload("demo", load, network, statistics, trains, workers, settings)
+
+
+def _poisson(
+    network: Network,
+    statistics: Statistics,
+    workers: int,
+    overheads: Overheads,
+    load: float,
+    seconds: float,
+    seed: int,
+) -> dict[int, Trains]:
+    rates = (capacity_rates(network, statistics, workers, overheads) * load).tolist()
+    return {s: arrivals("poisson", seed, s, rate, int(seconds * SECOND)) for s, rate in enumerate(rates)}
+
+
+def workloads(seed: int, *, quick: bool) -> Iterator[Workload]:
+    """One after another, because arrivals take room. ``quick``: those where policies differ, for a moment."""
+    if quick:
+        yield of_papers("P0.11", 1.2, 5.0, seed)
+        yield of_papers("P4.8", 0.6, 2.0, seed)
+        yield of_demo(0.9, 0.5, seed)
+        return
+    for load in (0.3, 0.7, 0.9, 1.2):
+        yield of_papers("P0.11", load, 20.0, seed)
+    for load in (0.3, 0.7, 0.9, 1.2):
+        yield of_papers("P0.13", load, 10.0, seed)
+    for load in (0.3, 0.6, 0.9):
+        yield of_papers("P4.8", load, 10.0, seed)
+    for load in (0.3, 0.7, 0.9, 1.2):
+        yield of_demo(load, 5.0, seed)

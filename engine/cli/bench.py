@@ -91,6 +91,18 @@ def overhead(as_json: Json = False, quick: Quick = False) -> None:
 
 
 @bench.command()
+def auto(
+    seed: Annotated[int, typer.Option(help="Of networks and arrivals.")] = 7,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """The policy auto against every fixed one, simulated, on workloads of the papers and on the demo."""
+    from engine.bench.auto import run
+
+    _take("auto", quick, as_json, lambda options: run(options, seed))
+
+
+@bench.command()
 def startup(as_json: Json = False, quick: Quick = False) -> None:
     """How long until run is ready, and until version and validate have answered, against Python's imports."""
     from engine.bench.startup import run

@@ -25,11 +25,18 @@ def policies(
       aurorad policies
       aurorad policies bsd
     """
+    from scheduler.choice import AUTO, Choice
     from scheduler.policies import policy_infos
 
     known = policy_infos()
-    if name is None:
+    if name == AUTO or name is None:
+        if name is not None:
+            typer.echo(inspect.getdoc(sys.modules[Choice.__module__]) or "")
+            return
         width = max(map(len, known))
+        typer.echo(
+            f"{AUTO:{width}}  chooses among the others, and again while it runs, by the QoS graphs and the statistics"
+        )
         for info in known.values():
             needs = f" (needs {' and '.join(info.needs)})" if info.needs else ""
             typer.echo(f"{info.name:{width}}  {info.when}{needs}")

@@ -152,6 +152,7 @@ def _experiment(
 
 def _policies(names: str, network: Network) -> tuple[str, ...]:
     from catalog.config.words import did_you_mean
+    from scheduler.choice import AUTO
     from scheduler.policies import nearest, policies, requirements
 
     known = policies()
@@ -159,8 +160,10 @@ def _policies(names: str, network: Network) -> tuple[str, ...]:
         return tuple(name for name in known if not requirements(name, network))
     chosen = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
     for name in chosen:
+        if name == AUTO:
+            continue
         if name not in known:
-            hint = did_you_mean(name, list(known))
+            hint = did_you_mean(name, [*known, AUTO])
             _refuse(f"unknown policy '{name}'{f'; {hint}' if hint else ''}")
         for lacking in requirements(name, network):
             _refuse(f"{lacking}; or use {nearest(name, network)}")

@@ -168,7 +168,7 @@ def shed_line(stats: Stats) -> str:
 def _second_line(stats: Stats, waited: Sequence[float]) -> Text:
     from rich.text import Text
 
-    parts = [overhead(stats)]
+    parts = [chosen(stats["scheduler"]), overhead(stats)]
     if len(waited) > 1:
         parts.append(f"queues {strip(list(waited), max(waited), MEMORY_LOOKS)} most {size(max(waited))}")
     return Text("   ".join(part for part in parts if part), "dim")
@@ -215,6 +215,13 @@ def overall(outputs: Sequence[Stats]) -> list[str]:
         count(mean([o["slowdown"]["mean"] for o in outputs], ever)), count(max(o["slowdown"]["max"] for o in outputs)),
         count(sum(o["slowdown"]["l2"] ** 2 for o in outputs) ** 0.5), "", "",
     ]  # fmt: skip
+
+
+def chosen(scheduler: Stats) -> str:
+    """What `auto` has chosen and why; nothing where the network file chose."""
+    if scheduler.get("asked") != "auto":
+        return ""
+    return f"auto chose {scheduler['policy']} ({scheduler['changes']} changes): {scheduler['reason']}"
 
 
 def overhead(stats: Stats) -> str:

@@ -104,6 +104,7 @@ class Simulation:
         overheads: Overheads | None = None,
         warm_up_ns: int = 0,
         start_ns: int = 0,
+        count_until_ns: int = 2**62,
     ) -> None:
         self.network = network
         self.statistics = statistics if statistics is not None else Statistics(network)
@@ -119,7 +120,8 @@ class Simulation:
         self.loop.measured_every_ns = 2**62  # the statistics stand still
         ideal_ns = LoadModel(network).ideal_ns(self.statistics.cost_per_call_ns, self.statistics.cost_per_tuple_ns)
         self.recorders = [
-            Recorder(o.qos, ideal, warm_up_ns) for o, ideal in zip(network.outputs, ideal_ns.tolist(), strict=True)
+            Recorder(o.qos, ideal, warm_up_ns, count_until_ns)
+            for o, ideal in zip(network.outputs, ideal_ns.tolist(), strict=True)
         ]
         self.arrived = 0
         self.came_tuples = [0] * len(network.streams)

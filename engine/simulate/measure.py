@@ -39,9 +39,9 @@ class Quality(NamedTuple):
 
 
 class Recorder:
-    """One output's deliveries. ``from_ns``: what came before is warm-up and not counted."""
+    """One output's deliveries. What arrived before ``from_ns`` is warm-up and not counted, nor what comes after."""
 
-    def __init__(self, qos: QoS, ideal_ns: float, from_ns: int) -> None:
+    def __init__(self, qos: QoS, ideal_ns: float, from_ns: int, until_ns: int = 2**62) -> None:
         self.expired = 0
         self.delivered = 0  # tuples since the last tick, and those late by the mean of their train: for the train tuner
         self.late = 0
@@ -49,6 +49,7 @@ class Recorder:
         self._qos = qos
         self._ideal_ns = max(ideal_ns, 1.0)
         self._from_ns = from_ns
+        self._until_ns = until_ns
         self._rows: list[tuple[int, int, int, float]] = []
         self.cells: Floats = np.zeros(CELLS)
         self.tuples = 0.0
@@ -76,7 +77,7 @@ class Recorder:
             return
         rows = np.array(self._rows, np.float64)
         self._rows.clear()
-        at, first, last, weight = rows[rows[:, 1] >= self._from_ns].T
+        at, first, last, weight = rows[(rows[:, 1] >= self._from_ns) & (rows[:, 1] < self._until_ns)].T
         for point in range(POINTS):
             arrived = first + (last - first) * (2 * point + 1) / (2 * POINTS)
             self._add(np.maximum(at - arrived, 0.0), weight / POINTS)

@@ -85,6 +85,11 @@ def memory_lines(runs: Sequence[Run]) -> list[str]:
     return lines + [f"{run.load:>6g} |{strip([b for _, b in run.memory.samples], most)}|" for run in runs]
 
 
+def choice_lines(runs: Sequence[Run]) -> list[str]:
+    """What the policy auto chose, and why."""
+    return [f"{run.load:>6g} {c.at_ns / 1e9:.1f}s {c.policy}: {c.reason}" for run in runs for c in run.choices]
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Right-aligned columns."""
     widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
@@ -154,7 +159,7 @@ def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
     lines: list[str] = []
     policies = by_policy(runs)
     for name, rows in policies.items():
-        lines += [f"policy {name}", *table(HEAD, [row(r) for r in rows]), *memory_lines(rows), ""]
+        lines += [f"policy {name}", *table(HEAD, [row(r) for r in rows]), *memory_lines(rows), *choice_lines(rows), ""]
     if any(len(rows) > 1 for rows in policies.values()):
         latency = {n: [(r.load, r.overall.p50_ns) for r in rows] for n, rows in policies.items()}
         utility = {n: [(r.load, r.overall.utility) for r in rows] for n, rows in policies.items()}

@@ -2,9 +2,9 @@
 
 A ``Snapshot`` is what is known now: the statistics, what waits on which arc since when, and how fast tuples come. The
 simulation of a candidate begins with the same queues, gets the same made-up arrivals for a *horizon*, and runs until
-everything is out. What comes in the first third only sets the scene: what waits now is lost or won whoever goes on, and
-what counts is where a policy leads. The horizon covers the graphs twice over (a shorter one would not see what waiting
-costs in the end), within a limit on the number of trains.
+everything is out. What comes at first only sets the scene: what waits now is lost or won whoever goes on, and what
+counts is where a policy leads. What comes at last only keeps up the pressure on what came before. The horizon covers
+the graphs twice over (a shorter one would not see what waiting costs in the end), within a limit on the trains.
 
 Two rounds keep it cheap: a short one for all candidates, a long one for those that did well. A candidate that takes far
 more steps than the trains would ask for (``edf`` on long trains) is given up: no forecast.
@@ -29,10 +29,11 @@ from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
 from scheduler.superbox import static_superboxes
 
-LEAST_NS, MOST_NS = 250_000_000, 8_000_000_000  # of the horizon
-VISITS = (2_000, 12_000)  # of trains to superboxes, at most, in the short round and in the long one
+LEAST_NS, MOST_NS = 250_000_000, 6_000_000_000  # of the horizon
+VISITS = (2_000, 10_000)  # of trains to superboxes, at most, in the short round and in the long one
 STEPS_A_VISIT = 3  # a candidate that needs more is given up
-SCENE = 1 / 3  # of the horizon
+LONG_ENOUGH = 0.7  # a short round that sees so much of the long one is all that is needed
+SCENE, PRESSURE = 0.25, 0.35  # of the horizon, at its start and at its end
 ENTRIES_AT_MOST = 64  # by arc; more are taken together
 SLICE_NS = 100_000_000
 
@@ -122,7 +123,7 @@ class WhatIf:
         frozen = deepcopy(statistics)
         short, long = VISITS
         found = self._round(names, snapshot, frozen, short)
-        if horizon_ns(self._network, snapshot, long) <= horizon_ns(self._network, snapshot, short):
+        if horizon_ns(self._network, snapshot, short) >= LONG_ENOUGH * horizon_ns(self._network, snapshot, long):
             return found
         return self._round(finalists(current, found), snapshot, frozen, long)
 
@@ -150,6 +151,7 @@ class WhatIf:
             overheads=self._overheads,
             start_ns=snapshot.now_ns,
             warm_up_ns=snapshot.now_ns + int(duration_ns * SCENE),
+            count_until_ns=snapshot.now_ns + int(duration_ns * (1 - PRESSURE)),
         )
         for arc, tuples, first_ns, mean_ns in snapshot.waiting:
             simulation.put(arc, SimulatedTrain(tuples, first_ns, 2 * mean_ns - first_ns, mean_ns))

@@ -1,0 +1,176 @@
+"""``policy: auto``: the choice from the network, from forecasts, and when it looks at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from catalog.network import Network
+from catalog.qos import QoS, QoSGraph
+from catalog.stats import Statistics
+from engine.chooser import FIRST_LOOKS, LONGEST_NS, Chooser, waiting_worth
+from engine.simulate.core import Overheads
+from engine.simulate.sketch import Sketch
+from engine.simulate.what_if import Snapshot, Waiting, WhatIf, waiting_now
+from scheduler.choice import MARGIN, Forecast, candidates, finalists, first_choice, next_choice
+from scheduler.events import Enqueued
+from scheduler.policies import policies, requirements
+from scheduler.state import SchedulerSettings, SchedulerState
+
+SECOND = 1_000_000_000
+TIGHT = QoSGraph(((0.0, 1.0), (1e6, 1.0), (1e9, 0.0)))
+LOOSE = QoSGraph(((0.0, 1.0), (4e9, 1.0), (5e9, 0.0)))
+
+
+def chains(*graphs: QoSGraph | None, cost_ns: float = 1e6) -> Network:
+    sketch = Sketch()
+    for graph in graphs:
+        qos = QoS() if graph is None else QoS(graph, deadline_ns=int(graph.points[1][0]))
+        sketch.output(sketch.chain(sketch.stream(), 2, cost_ns), qos)
+    return sketch.network()
+
+
+def said(*found: tuple[str, float] | tuple[str, float, float]) -> list[Forecast]:
+    """Policy, utility and, unless it is 1 ms, mean latency in ms."""
+    return [Forecast(f[0], f[1], (f[2] if len(f) > 2 else 1.0) * 1e6) for f in found]  # type: ignore[misc]
+
+
+def test_the_network_alone_decides_at_first() -> None:
+    assert first_choice(chains(None, None)).policy == "round_robin"
+    assert first_choice(chains(TIGHT, TIGHT)).policy == "fcfs"
+    assert first_choice(chains(TIGHT, LOOSE)).policy == "qos"
+    assert first_choice(chains(*[TIGHT, LOOSE] * 500)).policy == "qos_buckets"
+
+
+@pytest.mark.parametrize("graphs", [(None,), (TIGHT, LOOSE), (None, TIGHT)])
+def test_candidates_fit_the_network_and_lose_nothing(graphs: tuple[QoSGraph | None, ...]) -> None:
+    network = chains(*graphs)
+    names = candidates(network)
+    assert len(set(names)) == len(names) >= 4 and set(names) <= set(policies())
+    assert not any(requirements(name, network) for name in names)
+    assert not {"bts1", "ats1"} & set(names)
+
+
+def test_the_policy_changes_only_for_a_margin() -> None:
+    assert next_choice("qos", []) is None
+    assert next_choice("qos", said(("qos", 0.9), ("hr", 0.9 + MARGIN / 2))) is None
+    changed = next_choice("qos", said(("qos", 0.9), ("hr", 0.950), ("edf", 0.951)))
+    assert changed is not None and changed.policy == "hr", "as good as the best, and preferred"
+    assert "utility 0.950" in changed.reason and "qos: utility 0.900" in changed.reason
+    given_up = next_choice("edf", said(("qos", 0.5)))
+    assert given_up is not None and given_up.policy == "qos" and "edf: which takes too many steps" in given_up.reason
+
+
+def test_among_equals_the_quicker_one_if_it_is_clearly_so() -> None:
+    assert next_choice("qos", said(("qos", 0.998, 12.0), ("fcfs", 1.0, 10.0))) is None
+    changed = next_choice("qos", said(("qos", 0.998, 40.0), ("fcfs", 1.0, 10.0), ("hr", 0.7, 1.0)))
+    assert changed is not None and changed.policy == "fcfs"
+
+
+def test_after_a_change_it_does_not_change_back() -> None:
+    forecasts = said(("qos", 0.90), ("hr", 0.903), ("lsf", 0.907))
+    first = next_choice("qos", forecasts)
+    assert first is not None and next_choice(first.policy, forecasts) is None
+
+
+def test_the_long_round_is_for_the_best_the_current_one_and_fcfs() -> None:
+    found = said(("fcfs", 0.5), ("b", 0.9), ("c", 0.89), ("d", 0.1), ("e", 0.88), ("f", 0.87), ("g", 0.86))
+    assert finalists("d", found) == ("fcfs", "b", "c", "d", "e")
+
+
+class Judge(WhatIf):
+    """Answers as told."""
+
+    def __init__(self, *answers: list[Forecast]) -> None:
+        self.answers = list(answers)
+
+    def forecasts(self, *_: object) -> list[Forecast]:  # type: ignore[override]
+        return self.answers.pop(0)
+
+
+def test_it_looks_at_the_start_and_then_only_while_things_go_badly() -> None:
+    network = chains(TIGHT, LOOSE)
+    same, other = said(("qos", 0.9)), said(("qos", 0.5), ("hr", 0.9))
+    chooser = Chooser(network, Judge(*[same] * FIRST_LOOKS, other))
+    statistics = Statistics(network)
+    snapshot = Snapshot(0, (), (0.0, 0.0), (1.0, 1.0))
+    now_ns = 0
+    for _ in range(FIRST_LOOKS + 5):
+        now_ns += LONGEST_NS
+        assert chooser.is_due(now_ns)
+        assert chooser.look(now_ns, 1.0, lambda: snapshot, statistics) is None
+    assert chooser.looks == FIRST_LOOKS, "all is well"
+    now_ns += LONGEST_NS
+    found = chooser.look(now_ns, 0.5, lambda: snapshot, statistics)
+    assert found is not None and found.policy == chooser.choice.policy == "hr" and chooser.changes == 1
+    assert [c.policy for c in chooser.history] == ["qos", "hr"] and chooser.history[1].at_ns == now_ns
+
+
+def test_a_look_that_changes_nothing_puts_the_next_one_off() -> None:
+    network = chains(TIGHT, LOOSE)
+    chooser = Chooser(network, Judge(*[said(("qos", 0.9))] * 9))
+    gaps, now_ns = [], SECOND
+    for _ in range(9):
+        chooser.look(now_ns, 0.5, lambda: Snapshot(0, (), (), ()), Statistics(network))
+        begun_ns = now_ns
+        while not chooser.is_due(now_ns):
+            now_ns += 100_000_000
+        gaps.append(now_ns - begun_ns)
+    assert gaps == sorted(gaps) and gaps[-1] == LONGEST_NS
+    chooser.not_before(now_ns + SECOND)
+    assert not chooser.is_due(now_ns)
+
+
+def test_what_waits_is_copied_with_its_times_and_what_it_is_worth() -> None:
+    network = chains(TIGHT, LOOSE)
+    state = SchedulerState(network)
+    for i in range(100):
+        state.apply(Enqueued(network.boxes[0].in_arcs, 2, i * 1_000, i * 1_000, 16))
+    waiting = waiting_now(state)
+    assert sum(w.tuples for w in waiting) == 200 and len(waiting) <= 64
+    assert waiting[0].first_ns == 0 and {w.arc for w in waiting} == set(network.boxes[0].in_arcs)
+    assert waiting_worth(state, 0) == 1.0
+    assert waiting_worth(state, 500_000_000) == pytest.approx(0.5, abs=0.01)
+    assert waiting_worth(SchedulerState(network), SECOND) == 1.0
+
+
+def ask(network: Network, snapshot: Snapshot, names: tuple[str, ...]) -> dict[str, float]:
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:] = 0.0
+    what_if = WhatIf(network, settings=SchedulerSettings(), workers=1, overheads=Overheads(), seed=3)
+    return {f.policy: f.utility for f in what_if.forecasts(snapshot, statistics, names, "qos")}
+
+
+def test_forecasts_tell_good_from_bad_and_are_the_same_twice() -> None:
+    """Tight and loose outputs at 1.3 of capacity: who serves the oldest first loses the tight ones."""
+    network = chains(*[TIGHT, LOOSE] * 5)
+    snapshot = Snapshot(SECOND, (), (65.0,) * 10, (1.0,) * 10)
+    found = ask(network, snapshot, ("fcfs", "qos", "edf"))
+    assert found == ask(network, snapshot, ("fcfs", "qos", "edf"))
+    assert found["edf"] > 0.95 and found["qos"] > found.get("fcfs", 0.0) + 0.1
+
+
+def test_forecasts_begin_with_what_waits() -> None:
+    """Two seconds of work wait already: what comes behind it under fcfs is late."""
+    network = chains(TIGHT, TIGHT)
+    empty = Snapshot(10 * SECOND, (), (50.0, 50.0), (1.0, 1.0))
+    arc = network.boxes[0].in_arcs[0]
+    full = empty._replace(waiting=(Waiting(arc, 1_000, 8 * SECOND, 9 * SECOND),))
+    assert ask(network, empty, ("fcfs",))["fcfs"] > 0.9 > 0.6 > ask(network, full, ("fcfs",))["fcfs"]
+
+
+def test_a_candidate_of_a_step_a_tuple_is_given_up_on_long_trains() -> None:
+    network = chains(TIGHT, LOOSE, cost_ns=10.0)
+    snapshot = Snapshot(SECOND, (), (5e6, 5e6), (10_000.0, 10_000.0))
+    assert set(ask(network, snapshot, ("fcfs", "edf"))) == {"fcfs"}
+
+
+def test_arrivals_are_as_fast_as_measured() -> None:
+    from engine.simulate.what_if import arrivals_ahead
+
+    snapshot = Snapshot(5 * SECOND, (), (1_000.0, 0.0), (10.0, 1.0))
+    trains = arrivals_ahead(snapshot, 20 * SECOND, (1, 2))
+    assert set(trains) == {0}
+    times, counts = trains[0]
+    assert times[0] >= 5 * SECOND and set(np.unique(counts)) == {10}
+    assert counts.sum() == pytest.approx(20_000, rel=0.1)
