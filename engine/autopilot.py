@@ -22,7 +22,8 @@ from engine.simulate.what_if import Snapshot, Waiting, WhatIf, waiting_now
 log = logging.getLogger("aurorad.scheduler")
 
 TICK_S = 0.1
-SHARE = 0.02
+SHARE = 0.05
+SETTLE_NS = 1_000_000_000  # from the first tuple until its rate is worth anything
 STOP_S = 15.0
 BASE_NS = 3_600_000_000_000
 """What now is in a snapshot: small numbers, so that arithmetic in floats stays exact, with room for what has waited."""
@@ -74,7 +75,9 @@ class Autopilot:
 
     def tick(self) -> None:
         chooser, now_ns = self.chooser, self._now_ns()
-        if not chooser.is_due(now_ns) or not self._statistics.rate_per_s.any():
+        if not self._statistics.rate_per_s.any():
+            chooser.not_before(now_ns + SETTLE_NS)
+        if not chooser.is_due(now_ns):
             return
         before, begun_ns = chooser.choice.policy, thread_time_ns()
         self._breathed_ns = begun_ns
@@ -84,7 +87,9 @@ class Autopilot:
         found = chooser.look(
             now_ns, min(self._utility(), worth), lambda: self._snapshot(now_ns, waiting), self._statistics
         )
-        chooser.not_before(now_ns + int((thread_time_ns() - begun_ns) / SHARE))
+        spent_ns = thread_time_ns() - begun_ns
+        chooser.not_before(now_ns + int(spent_ns / SHARE))
+        log.debug("looked for a better policy than %s: %d ms of processor time", before, spent_ns / 1e6)
         if found is not None:
             self._engine.follow(*found)
             log.info("policy %s instead of %s: %s", found.policy, before, found.reason)

@@ -149,11 +149,9 @@ class SingleStep:
         def emit(out_port: int, out: Train) -> None:
             emitted.append((out_port, out))
 
+        failed = False
         try:
             if train.count:
-                runtime.calls += 1
-                runtime.tuples_in += train.count
-                runtime.train_counts[train_bucket(train.count)] += 1
                 box.run(runtime.state, port, train, emit, runtime.tally)
             if train.watermark_ns > runtime.port_watermarks_ns[port]:
                 self._advance(port, train.watermark_ns, emitted, emit)
@@ -164,8 +162,15 @@ class SingleStep:
             # not the daemon.
             log.exception("box %s failed on a train of %d tuples", runtime.node.name, train.count)
             emitted.clear()
-            runtime.bury()
+            failed = True
+        # A call counts when it has ended, with what it cost: a look in the middle of a long one would take it for free.
+        if train.count:
+            runtime.calls += 1
+            runtime.tuples_in += train.count
+            runtime.train_counts[train_bucket(train.count)] += 1
         runtime.cost_ns += perf_counter_ns() - begun_ns
+        if failed:
+            runtime.bury()
         for out_port, out in emitted:
             runtime.tuples_out[out_port] += out.count
             self.ports[out_port].send(out, inbox)

@@ -29,10 +29,10 @@ from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
 from scheduler.superbox import static_superboxes
 
-LEAST_NS, MOST_NS = 250_000_000, 6_000_000_000  # of the horizon
-VISITS = (2_000, 10_000)  # of trains to superboxes, at most, in the short round and in the long one
+LEAST_NS, MOST_NS = 250_000_000, 10_000_000_000  # of the horizon
+VISITS = (1_500, 10_000)  # of trains to superboxes, at most, in the short round and in the long one
 STEPS_A_VISIT = 3  # a candidate that needs more is given up
-LONG_ENOUGH = 0.7  # a short round that sees so much of the long one is all that is needed
+LONG_ENOUGH = 0.9  # a short round that sees so much of the long one is all that is needed
 SCENE, PRESSURE = 0.25, 0.35  # of the horizon, at its start and at its end
 ENTRIES_AT_MOST = 64  # by arc; more are taken together
 SLICE_NS = 100_000_000
