@@ -129,9 +129,9 @@ def _poisson(
 def workloads(seed: int, *, quick: bool) -> Iterator[Workload]:
     """One after another, because arrivals take room. ``quick``: those where policies differ, for a moment."""
     if quick:
-        yield of_papers("P0.11", 1.2, 5.0, seed)
-        yield of_papers("P4.8", 0.6, 2.0, seed)
-        yield of_demo(0.9, 0.5, seed)
+        yield of_papers("P0.11", 1.2, 20.0, seed)
+        yield of_papers("P4.8", 0.6, 1.5, seed)
+        yield of_demo(1.2, 1.0, seed)
         return
     for load in (0.3, 0.7, 0.9, 1.2):
         yield of_papers("P0.11", load, 20.0, seed)
@@ -140,4 +140,4 @@ def workloads(seed: int, *, quick: bool) -> Iterator[Workload]:
     for load in (0.3, 0.6, 0.9):
         yield of_papers("P4.8", load, 10.0, seed)
     for load in (0.3, 0.7, 0.9, 1.2):
-        yield of_demo(load, 5.0, seed)
+        yield of_demo(load, 20.0, seed)

@@ -105,10 +105,11 @@ def test_the_list_of_policies() -> None:
     result = CliRunner().invoke(make_app(), ["policies"])
     assert result.exit_code == 0
     lines = {line.split()[0]: line for line in result.stdout.splitlines()}
-    assert set(lines) == set(NAMES)
+    assert set(lines) == {*NAMES, "auto"}
     assert "needs deadlines" in lines["ats"]
     one = CliRunner().invoke(make_app(), ["policies", "hnr"])
     assert "V = S / (C T)" in one.stdout and policy_infos()["hnr"].when in one.stdout
+    assert "forecasts" in CliRunner().invoke(make_app(), ["policies", "auto"]).stdout
     assert CliRunner().invoke(make_app(), ["policies", "hnx"]).exit_code == 2
 
 
