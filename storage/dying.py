@@ -75,6 +75,9 @@ class DyingFile:
         self._files.deed()
         self._file.sync()
 
+    def begin_sync(self, offset: int) -> None:
+        self._file.begin_sync(offset)
+
     def truncate(self, size: int) -> None:
         self._files.deed()
         self._file.truncate(size)

@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 from collections.abc import Sequence
@@ -25,6 +26,10 @@ from catalog.errors import AuroraError
 Bytes = bytes | bytearray | memoryview
 
 _IOV_MAX = 1_024
+_RANGE_WRITE = 2  # SYNC_FILE_RANGE_WRITE
+_SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)  # Linux has it, Python does not name it
+if _SYNC_FILE_RANGE is not None:
+    _SYNC_FILE_RANGE.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 
@@ -55,6 +60,9 @@ class File(Protocol):
         """All of it at the end, or OSError; then some of it may be there, and the caller truncates."""
 
     def sync(self) -> None: ...
+
+    def begin_sync(self, offset: int) -> None:
+        """Let the disk begin with what was appended from this byte on. Promises nothing: a sync has less left to do."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -110,6 +118,10 @@ class RealFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+
+    def begin_sync(self, offset: int) -> None:
+        if _SYNC_FILE_RANGE is not None:
+            _SYNC_FILE_RANGE(self._fd, offset, 0, _RANGE_WRITE)  # an error comes again from sync, which is asked
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

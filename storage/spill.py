@@ -6,7 +6,8 @@ keeps its blocks in order, and a segment goes away when nobody waits for any blo
 
 Nothing here is synced by itself: a spilled train is in the log, or is computed again, or was never promised. A
 checkpoint that refers to blocks syncs them first (``sync``) and keeps their segments (``keep_dead``) until no
-checkpoint needs them.
+checkpoint needs them. But the disk is told to begin every few blocks: it works while the next ones are encoded, and
+neither that checkpoint nor the log finds a heap of old pages to wait for.
 
 Owner: the spill thread writes and reads; ``release`` may be called by whoever holds the storage lock.
 """
@@ -26,6 +27,7 @@ from storage.train import Train
 
 BLOCK_BYTES = 1024**2
 SEGMENT_BYTES = 64 * 1024**2
+BEGIN_SYNC_BYTES = 4 * 1024**2
 
 _HEADER = struct.Struct("<4sIII")  # magic, bytes, CRC, trains
 _SIZE = struct.Struct("<Q")
@@ -45,12 +47,13 @@ class Ref(NamedTuple):
 
 
 class _Segment:
-    __slots__ = ("dirty", "file", "live")
+    __slots__ = ("begun", "dirty", "file", "live")
 
     def __init__(self, file: File) -> None:
         self.file = file
         self.live = 0  # blocks that somebody waits for
         self.dirty = False
+        self.begun = file.size  # the disk was told of everything below
 
 
 class SpillFiles:
@@ -97,6 +100,9 @@ class SpillFiles:
         size = segment.file.size - offset
         segment.live += 1
         segment.dirty = True
+        if offset + size - segment.begun >= BEGIN_SYNC_BYTES:
+            segment.file.begin_sync(segment.begun)
+            segment.begun = offset + size
         self.disk_bytes += size
         self.written_bytes += size
         return Ref(number, offset, size)

@@ -170,6 +170,29 @@ def raw_log(options: Options, folder: Path) -> Result:
     )
 
 
+def fed_log(options: Options, folder: Path) -> Result:
+    """The whole way through the daemon but for the socket and its decoder: log, sync, admit, five filters."""
+    trains = workload.trains(8, BATCH_TUPLES)
+    count = 100 if options.quick else 400
+    with running(network("arrow", str(folder / "fed"))) as daemon:
+        assert daemon.keeper is not None
+        keeper = daemon.keeper
+
+        def fed() -> float:
+            before, begun = keeper.log.committed_bytes, time.perf_counter()
+            for n in range(count):
+                daemon.feed("rows", trains[n % len(trains)])
+            while not keeper.is_settled:
+                time.sleep(0.0005)
+            rate = (keeper.log.committed_bytes - before) / (time.perf_counter() - begun)
+            daemon.engine.drain(60)
+            return rate
+
+        rates = interleave({"disk": lambda: sequential(folder, 64 * MIB), "fed": fed}, options.rounds)
+    case = f"log=on,fed,train={BATCH_TUPLES},baseline=disk"
+    return Result("durable", case, "bytes_per_s", max(rates["fed"]), max(rates["disk"]), at_least=LOG_OVER_DISK)
+
+
 def ack_latency(options: Options, folder: Path) -> Iterator[Result]:
     count = 100 if options.quick else 400
     plain = [1.0 / sequential(folder, 4_096 * 50, 4_096) * 4_096 for _ in range(options.rounds)]
@@ -348,6 +371,7 @@ def run(options: Options) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="aurorad-bench-") as name:
         folder = Path(name)
         yield raw_log(options, folder)
+        yield fed_log(options, folder)
         for format in ("ndjson", "arrow"):
             yield from log_against_none(format, options, folder)
         yield from ack_latency(options, folder)

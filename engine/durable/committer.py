@@ -1,9 +1,9 @@
 """Group commit: what comes in is collected, written, synced; then it is admitted and acknowledged, in that order.
 
-A group is committed when two milliseconds have passed since the last one or 1 MiB has come, whichever is first: a
-client alone waits for its own sync only, many share one. While a group is being synced the next one collects. Short
-trains of one stream in a group become one record and one train, so a thousand trains of one tuple do not cost a
-thousand records.
+A group is committed when two milliseconds have passed since the last one or 1 MiB has come, whichever is first; or at
+once, where the last one had hardly anything in it: a client that waits for each acknowledgement before it sends on
+waits for its own sync only, many share one. While a group is being synced the next one collects. Short trains of one
+stream in a group become one record and one train, so a thousand trains of one tuple do not cost a thousand records.
 
 Order: per stream, trains are admitted in the order in which they were submitted and in which they stand in the log. A
 group is either admitted whole or not at all.
@@ -35,6 +35,8 @@ from storage.train import NO_WATERMARK, Train
 log = logging.getLogger("aurorad.log")
 
 GROUP_SECONDS = 0.002
+ALONE_ITEMS = 2
+"""A group of so few was nobody's company: the next one need not wait for any."""
 GROUP_BYTES = 1024**2
 GROUP_AT_MOST_BYTES = 16 * 1024**2
 PENDING_AT_MOST_BYTES = 32 * 1024**2
@@ -119,6 +121,7 @@ class Committer:
         self.refusal = ""  # why nothing can be taken now
         self.lost_tuples = [0] * len(streams)  # of plain connections, when the log failed
         self._was_short = False
+        self.group_items = 0  # of the last group
         self.on_submit: Callable[[], None] = lambda: None
         self.on_room: Callable[[], None] = lambda: None
 
@@ -163,6 +166,7 @@ class Committer:
         """Commit one group; False when there was none, or no room for it."""
         with self.gate:
             group = self._next_group()
+            self.group_items = len(group)
             done = bool(group) and self._commit(group)
         self._say_room()
         return done
@@ -451,6 +455,8 @@ class CommitThread:
                     log.warning("the log could not be marked: %s", error)
 
     def _wait_for_company(self, last: float) -> None:
+        if self._committer.group_items <= ALONE_ITEMS:
+            return
         with self._wake:
             while (left := last + GROUP_SECONDS - monotonic()) > 0:
                 if self._committer.pending_bytes >= GROUP_BYTES or self._end.is_set():

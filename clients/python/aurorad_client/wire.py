@@ -20,6 +20,10 @@ class Wire:
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        if self._socket.getsockname() == self._socket.getpeername():
+            # Nobody listens there, and the kernel gave this socket the very port that it tried to reach.
+            self._socket.close()
+            raise ConnectionRefusedError("connected to itself")
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
 
