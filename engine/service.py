@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from select import select
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ from qos_monitor.conservation import residuals
 
 if TYPE_CHECKING:
     from engine.durable.keeper import Keeper
+    from engine.durable.recovery import Progress
 
 log = logging.getLogger("aurorad")
 
@@ -36,23 +39,34 @@ ONCE_DRAIN_SECONDS = 24 * 3600.0  # who asked for a batch wants all of it
 EX_SOFTWARE = 70  # sysexits.h: a bug of ours; systemd restarts on it
 
 
+class StoppedError(Exception):
+    """A signal came before the daemon had started."""
+
+
 class Signals:
     """Signals as numbers in a pipe. The kernel may give a signal to any thread, and a main thread that waits for a lock
     then sleeps on; the pipe wakes it whoever was interrupted."""
 
     def __init__(self, wanted: Sequence[signal.Signals]) -> None:
         self._read_end, self._write_end = os.pipe()
+        self._kept: deque[int] = deque()
         os.set_blocking(self._write_end, False)
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in wanted:
             signal.signal(number, lambda _number, _frame: None)  # the pipe has it already
+
+    def has_come(self, wanted: Sequence[int]) -> bool:
+        """Whether one of these is there. What has come is kept for ``wait``."""
+        while select([self._read_end], [], [], 0)[0]:
+            self._kept.append(os.read(self._read_end, 1)[0])
+        return any(number in wanted for number in self._kept)
 
     def tell(self, number: int) -> None:
         """A number of our own. Any thread."""
         os.write(self._write_end, bytes([number]))
 
     def wait(self) -> int:
-        return os.read(self._read_end, 1)[0]
+        return self._kept.popleft() if self._kept else os.read(self._read_end, 1)[0]
 
 
 def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
@@ -73,8 +87,12 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     if daemon.keeper is not None:
         from engine.durable.progress import ProgressBar
 
-        daemon.on_progress = ProgressBar()
-    daemon.start()
+        daemon.on_progress = _until_stopped(ProgressBar(), signals)
+    try:
+        daemon.start()
+    except StoppedError:
+        log.info("stopped while it was recovering: nothing is lost, and the next start recovers from the same place")
+        return 0
     _say_hello(daemon, file)
     while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
         _reload(file, overrides, network)
@@ -87,6 +105,17 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     drained = daemon.stop(ONCE_DRAIN_SECONDS) if number == DONE else daemon.stop()
     _say_goodbye(daemon, drained)
     return 1 if number == DONE and (daemon.spark.failures or not drained) else 0
+
+
+def _until_stopped(show: Callable[[Progress], None], signals: Signals) -> Callable[[Progress], None]:
+    """A recovery may take long, and who wants to stop the daemon need not wait for its end."""
+
+    def progress(progress: Progress) -> None:
+        show(progress)
+        if signals.has_come(STOPS):
+            raise StoppedError
+
+    return progress
 
 
 def _say_hello(daemon: Daemon, file: Path) -> None:

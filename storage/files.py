@@ -210,8 +210,11 @@ class FolderLock:
     """Two daemons on one folder would each take the other's files for damage: the second one is refused."""
 
     def __init__(self, root: str) -> None:
-        os.makedirs(root, exist_ok=True)
-        self._fd = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            os.makedirs(root, exist_ok=True)
+            self._fd = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise StorageError(root, 0, f"the data_dir cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

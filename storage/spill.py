@@ -14,6 +14,7 @@ Owner: the spill thread writes and reads; ``release`` may be called by whoever h
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -47,12 +48,13 @@ class Ref(NamedTuple):
 
 
 class _Segment:
-    __slots__ = ("begun", "dirty", "file", "live")
+    __slots__ = ("begun", "dirty", "file", "is_lost", "live")
 
     def __init__(self, file: File) -> None:
         self.file = file
         self.live = 0  # blocks that somebody waits for
         self.dirty = False
+        self.is_lost = False  # a sync of it has failed
         self.begun = file.size  # the disk was told of everything below
 
 
@@ -67,6 +69,7 @@ class SpillFiles:
         self._segments: dict[int, _Segment] = {}
         self._reader = TrainReader()
         self._next = 0
+        self._unnamed = False  # the folder has to be synced
         self.disk_bytes = 0
         self.written_bytes = 0
         self.read_bytes = 0
@@ -142,13 +145,22 @@ class SpillFiles:
             self._remove(ref.segment)
 
     def sync(self) -> None:
-        """Everything written is on disk after this, names included."""
-        dirty = [s for s in list(self._segments.values()) if s.dirty]
-        for segment in dirty:
-            segment.dirty = False
-            segment.file.sync()
-        if dirty:
+        """Everything written that somebody waits for is on disk after this, names included; OSError when it is not.
+
+        A segment of which one sync has failed is never trusted again: a second sync would succeed and mean nothing.
+        """
+        for number, segment in list(self._segments.items()):
+            if segment.is_lost and segment.live:
+                raise OSError(errno.EIO, "a sync of it failed before", self._files.where(self._name(number)))
+            if segment.dirty:
+                segment.dirty = False
+                segment.is_lost = True
+                segment.file.sync()
+                segment.is_lost = False
+                self._unnamed = True
+        if self._unnamed:
             self._files.sync_folder(self._folder)
+            self._unnamed = False
 
     def collect(self, kept: Collection[int]) -> None:
         """Remove the segments that nobody waits for and that no checkpoint refers to."""

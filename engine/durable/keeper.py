@@ -12,7 +12,9 @@ Threads: ``submit`` and ``emit`` on any; the committer's thread admits; the chec
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import secrets
 from collections.abc import Callable, Mapping
 from threading import Condition, Event, Lock, Thread
@@ -176,6 +178,10 @@ class Keeper:
 
     def _restore(self, found: Found, queues: Any) -> None:
         self._rest: Mapping[str, Any] = self._load(found, "rest")
+        known = list(self._rest["admission"])
+        if known and not any(stream.name in known for stream in self.network.streams):
+            # Not one stream of it: somebody else's folder. The next checkpoint would forget all that is in it.
+            raise StorageError(self.root, 0, f"holds the state of another network, with the streams {', '.join(known)}")
         for stream, admission in zip(self.network.streams, self.committer.admissions, strict=True):
             admission.restore(self._rest["admission"].get(stream.name, {}))
         for stream, clock in zip(self.network.streams, self._clocks, strict=True):
@@ -203,7 +209,7 @@ class Keeper:
         if self._threads:
             self._commits.start()
         tuples = self._recovery.replay(self._engine, self._admit_replayed, on_progress)
-        self._recovery.settle(self._engine, self._commit_now)
+        self._recovery.settle(self._engine, self._commit_now, on_progress)
         self._recovery.finish()
         self._commit_now()
         self.recovered = Recovered(
@@ -399,13 +405,16 @@ class Keeper:
     # -- an end -------------------------------------------------------------------------------------------------------
 
     def stop(self, *, checkpoint: bool = True) -> None:
-        """Before the engine stops. Without a checkpoint the next start replays what this one would have held."""
+        """Before the engine stops. Without a checkpoint the next start replays what this one would have held.
+
+        In the middle of a replay there is none: it would say of the whole log that it has been through the network.
+        """
         self._ended.set()
         self._wanted.set()
         if self._thread.ident is not None:
             self._thread.join()
         self._commits.stop()
-        if checkpoint:
+        if checkpoint and not self.is_replaying:
             self.checkpoint()
 
     def close(self) -> None:
@@ -419,6 +428,8 @@ class Keeper:
 def _real_files(root: str) -> Files:
     try:
         files: Files = RealFiles(root)
+        if not os.access(root, os.W_OK):
+            raise OSError(errno.EROFS, "it cannot be written to")
         left = crash_before()
         return files if left is None else DyingFiles(files, left)
     except OSError as error:

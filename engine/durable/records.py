@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 import orjson
 
+from catalog.schema import Schema
 from storage.admission import Entry
 from storage.encode import encode_train
 from storage.files import Bytes
 from storage.train import Train
 
-TRAIN = 1  # {"s": stream, "n": the time it was stamped with, "e": [[source, epoch, sequence], ...]} and the train
+TRAIN = (
+    1  # {"s": stream, "f": its schema's mark, "n": the time it was stamped with, "e": [[source, epoch, sequence], ...]}
+)
 OUTPUT = 2  # {"o": output, "q": the number of its first tuple} and the train
 NAMED = 3  # {"o": output, "name": subscriber, "q": the last number it acknowledged, or -1: it is to be forgotten}
 REPEATS = 4  # {"o": output, "q": first, "z": last}: a replay is done; these may repeat what was delivered before
@@ -39,8 +44,14 @@ def unpack(payload: memoryview) -> tuple[dict[str, Any], memoryview]:
     return note, payload[_SIZE.size + size + (-size % 8) :]
 
 
+@lru_cache(maxsize=1_024)
+def schema_mark(schema: Schema) -> str:
+    """A record has no schema of its own: this tells when it was written with another one."""
+    return blake2b(str(schema).encode(), digest_size=6).hexdigest()
+
+
 def train_record(stream: str, train: Train, now_ns: int, entries: Sequence[Entry]) -> list[Bytes]:
-    return pack({"s": stream, "n": now_ns, "e": [list(e) for e in entries]}, train)
+    return pack({"s": stream, "f": schema_mark(train.schema), "n": now_ns, "e": [list(e) for e in entries]}, train)
 
 
 def output_record(output: str, first: int, train: Train) -> list[Bytes]:

@@ -20,7 +20,7 @@ from catalog.network import Network
 from engine.core import Engine
 from engine.durable.committer import Committer, Emitted, Note
 from engine.durable.outbox import Outbox
-from engine.durable.records import NAMED, OUTPUT, RECOVERED, REPEATS, TRAIN, entries_of, unpack
+from engine.durable.records import NAMED, OUTPUT, RECOVERED, REPEATS, TRAIN, entries_of, schema_mark, unpack
 from engine.durable.regenerated import Regenerated
 from storage.admission import Entry
 from storage.encode import EncodingError, TrainReader
@@ -131,14 +131,16 @@ class Recovery:
             note, rest = unpack(record.payload)
             stream = self._streams.get(note["s"])
             if stream is None:
-                log.warning("the log has tuples of stream %s, which is gone: they are left out", note["s"])
-                continue
+                raise self._not_ours(record, note["s"], "which this network does not have")
+            if note.get("f", mark := schema_mark(stream.schema)) != mark:
+                raise self._not_ours(record, note["s"], "which had other fields then")
             try:
                 train = reader.decode(rest, stream.schema)
             except EncodingError as error:
                 raise LogDamageError("the log", record.position, f"stream {stream.name}: {error}") from error
             for _ in range(2 if planted("replay_twice") and not tuples else 1):
-                engine.wait_for_room()
+                while not engine.wait_for_room(TOLD_EVERY_SECONDS):
+                    on_progress(Progress(record.position - self._position, self.log_bytes, tuples, monotonic() - begun))
                 admit(stream.number, train, int(note["n"]), entries_of(note))
             tuples += train.count
             if monotonic() - told > TOLD_EVERY_SECONDS:
@@ -147,11 +149,26 @@ class Recovery:
         on_progress(Progress(self.log_bytes, self.log_bytes, tuples, monotonic() - begun))
         return tuples
 
-    def settle(self, engine: Engine, commit: Callable[[], None]) -> None:
+    def _not_ours(self, record: Record, stream: str, why: str) -> LogDamageError:
+        why = f"acknowledged tuples of stream {stream}, {why}: start once with the network file before, and stop that"
+        return LogDamageError("the log", record.position, why)
+
+    def settle(
+        self,
+        engine: Engine,
+        commit: Callable[[], None],
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
         """Until everything that follows from the log has come out, and what came out is in the log."""
-        while not (engine.is_quiet() and self._committer.is_idle):
-            if engine.loop.failure is not None or self._committer.refusal:
+        begun = told = monotonic()
+        # A full disk keeps the committer from coming to rest, but not the engine: what it computes again must all have
+        # come before ``finish`` compares.
+        while not (engine.is_quiet() and (self._committer.is_idle or self._committer.refusal)):
+            if engine.loop.failure is not None:
                 return
+            if monotonic() - told > TOLD_EVERY_SECONDS:
+                told = monotonic()
+                on_progress(Progress(self.log_bytes, self.log_bytes, 0, told - begun))
             commit()
             sleep(SETTLE_POLL_SECONDS)
 

@@ -244,3 +244,17 @@ def test_null_and_watermarks_survive() -> None:
     train = Train(schema, (np.array([1.0, 0.0]),), constant_ns(9, 2), valid=(flags,), watermark_ns=77)
     [back] = spill.read(spill.write([train]), schema)
     assert (back.to_rows(), back.watermark_ns, back.arrival_ns.tolist()) == ([(1.0,), (None,)], 77, [9, 9])
+
+
+def test_a_segment_whose_sync_failed_is_never_trusted_again() -> None:
+    """A checkpoint that refers to its blocks must not be made: a second sync would succeed and mean nothing."""
+    files = CrashFiles()
+    spill = SpillFiles(files)
+    ref = spill.write([train_of(0, 10)])
+    files.fail_syncs = {len(files.deeds)}
+    for _ in range(3):
+        with pytest.raises(OSError):
+            spill.sync()
+    spill.release(ref)
+    spill.sync()  # nobody waits for it
+    assert [d for d in files.deeds if d.startswith("sync ")] == ["sync spill/000000000000.spill"]

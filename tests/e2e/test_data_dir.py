@@ -1,0 +1,143 @@
+"""A data_dir of somebody else, one that cannot be used, and a start that does not come to its end: nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from aurorad_client import Reader, Sender
+
+from engine.daemon import Daemon
+from engine.durable import recovery
+from engine.load import load_network
+from engine.processes import command
+from storage.files import StorageError
+from storage.log import LogDamageError
+from tests.e2e.daemon import free_ports, running
+
+NETWORK = """
+engine: {{data_dir: {data}, checkpoint: 1h}}
+http: {{listen: off}}
+streams:
+  {stream}: {{schema: {schema}, source: {{tcp: 127.0.0.1:0}}}}
+outputs:
+  o: {{from: {stream}, sink: {{tcp: 127.0.0.1:0}}}}
+"""
+ROWS = [{"a": n} for n in range(100)]
+
+
+def make(data: Path, stream: str = "t", schema: str = "{a: bigint}") -> Daemon:
+    return Daemon(load_network(NETWORK.format(data=data, stream=stream, schema=schema), {}))
+
+
+def fill(data: Path, *, crash: bool) -> None:
+    """A hundred tuples; ``crash``: without the checkpoint of a proper stop."""
+    daemon = make(data)
+    daemon.start()
+    with Sender("127.0.0.1", daemon.server.address("stream t")[1], "x", epoch=1) as sender:
+        for row in ROWS:
+            sender.send([row])
+    daemon.failed = crash
+    daemon.stop(5.0)
+
+
+def recovered(data: Path) -> tuple[int, int]:
+    """By a start with the right network: tuples replayed, and the batches it knows of."""
+    daemon = make(data)
+    daemon.start()
+    assert daemon.keeper is not None
+    try:
+        with Sender("127.0.0.1", daemon.server.address("stream t")[1], "x", epoch=1) as sender:
+            return daemon.keeper.recovered.tuples, sender.resumed_at
+    finally:
+        daemon.stop(5.0)
+
+
+def test_a_replay_that_is_broken_off_leaves_everything_for_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "data", crash=True)
+    monkeypatch.setattr(recovery, "TOLD_EVERY_SECONDS", -1.0)
+    daemon = make(tmp_path / "data")
+
+    def stop(progress: recovery.Progress) -> None:
+        raise KeyboardInterrupt
+
+    daemon.on_progress = stop
+    with pytest.raises(KeyboardInterrupt):
+        daemon.start()
+    assert recovered(tmp_path / "data") == (100, 100)
+
+
+@pytest.mark.parametrize(
+    ("stream", "schema"), [("u", "{a: bigint}"), ("t", "{a: double}"), ("t", "{a: bigint, b: int}")]
+)
+def test_tuples_in_the_log_that_the_network_cannot_take_refuse_to_start_and_stay(
+    tmp_path: Path, stream: str, schema: str
+) -> None:
+    fill(tmp_path / "data", crash=True)
+    with pytest.raises(LogDamageError, match="acknowledged tuples of stream t"):
+        make(tmp_path / "data", stream, schema).start()
+    assert recovered(tmp_path / "data") == (100, 100)
+
+
+def test_the_folder_of_another_network_is_refused_and_not_touched(tmp_path: Path) -> None:
+    fill(tmp_path / "data", crash=False)
+    with pytest.raises(StorageError, match="another network, with the streams t"):
+        make(tmp_path / "data", "u").start()
+    assert recovered(tmp_path / "data") == (0, 100)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_the_reason(tmp_path: Path) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(place)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        for data in (place, place / "data"):
+            with pytest.raises(StorageError, match="the data_dir cannot be used"):
+                make(data).start()
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="the data_dir cannot be used"):
+        make(tmp_path / "file").start()
+
+
+def test_sigterm_at_any_moment_of_a_start_ends_it_and_loses_nothing(tmp_path: Path) -> None:
+    http, source, sink = free_ports(3)
+    text = f"""
+engine: {{data_dir: {tmp_path / "data"}, checkpoint: 1h}}
+streams:
+  t: {{schema: {{a: bigint}}, source: {{tcp: 127.0.0.1:{source}}}}}
+boxes:
+  odd: {{filter: t, where: "a % 2 = 1"}}
+outputs:
+  o: {{from: odd, sink: {{tcp: 127.0.0.1:{sink}}}}}
+"""
+    batches, size = 40, 2_000
+    with running(tmp_path, text, http) as daemon:
+        reader = Reader("127.0.0.1", sink, "r", after=0)
+        with Sender("127.0.0.1", source, "x", epoch=1) as sender:
+            for n in range(batches):
+                sender.send([{"a": a} for a in range(n * size, (n + 1) * size)])
+        reader.close()
+        daemon.process.kill()
+        daemon.process.wait()
+    for pause_s in (0.5, 0.8, 1.1):
+        process = subprocess.Popen(command("run", str(tmp_path / "network.yaml")), stderr=subprocess.DEVNULL)
+        time.sleep(pause_s)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) in (0, -signal.SIGTERM)  # the second one: before it listened to signals
+    with running(tmp_path, text, http):
+        got: list[int] = []
+        for batch in Reader("127.0.0.1", sink, "r", after=0, idle_s=30):
+            assert batch.first == len(got) + 1 and not batch.is_repeat
+            got += [row["a"] for row in batch.rows]
+            if len(got) == batches * size // 2:
+                break
+    assert got == list(range(1, batches * size, 2))
