@@ -139,7 +139,7 @@ class Recovery:
             except EncodingError as error:
                 raise LogDamageError("the log", record.position, f"stream {stream.name}: {error}") from error
             for _ in range(2 if planted("replay_twice") and not tuples else 1):
-                while not engine.wait_for_room(TOLD_EVERY_SECONDS):
+                while not engine.wait_for_room(timeout_s=TOLD_EVERY_SECONDS):
                     on_progress(Progress(record.position - self._position, self.log_bytes, tuples, monotonic() - begun))
                 admit(stream.number, train, int(note["n"]), entries_of(note))
             tuples += train.count

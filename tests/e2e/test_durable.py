@@ -223,4 +223,5 @@ outputs:
                 if expected == train * trains:
                     break
         assert peak - idle <= 1.25 * budget + 100 * 2**20, f"{peak / 2**20:.0f} MiB, {idle / 2**20:.0f} idle"
-        assert daemon.stats()["engine"]["memory_peak"] <= 1.25 * budget
+        # Beyond the budget: what the connection had on its way when reading stopped.
+        assert daemon.stats()["engine"]["memory_peak"] <= 1.25 * budget + 4 * 24 * train
