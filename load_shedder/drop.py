@@ -20,6 +20,7 @@ Owner: whoever moves the trains of the arc, one thread at a time. ``share`` may 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ GOLDEN = 0.6180339887498949
 _ODD = 0x9E3779B97F4A7C15
 _MIX = 0xBF58476D1CE4E5B9
 _WORD = 2**64 - 1
+_POSITIONS = np.arange(STRATUM, dtype=np.uint8)
 
 BINS = 256
 MEMORY_TUPLES = 4_096
@@ -51,27 +53,27 @@ class RandomPick:
         self._seed = (seed * _MIX) & _WORD
         self._count = 0
 
-    def draws(self, count: int) -> Utilities:
-        """A number in [0, 1) for each of the next tuples."""
+    def pick(self, count: int, share: float) -> Flags:
+        """Which of the next tuples go. In bytes, a row for each stratum: 1 ns a tuple."""
         first = self._count
         self._count = first + count
         if count == 1:
-            return np.array([self._one(first)])
-        numbers = np.arange(first, first + count, dtype=np.uint64)
-        strata = numbers // np.uint64(STRATUM)
+            return np.array([self._goes(first, share)])
+        low, high = first // STRATUM, (first + count - 1) // STRATUM + 1
+        strata = np.arange(low, high, dtype=np.uint64)
         bits = (strata + np.uint64(self._seed)) * np.uint64(_ODD)  # wraps, as it should
-        places = (numbers * ((bits >> np.uint64(40)) | np.uint64(1)) + (bits >> np.uint64(20))) % np.uint64(STRATUM)
-        drawn: Utilities = (places + (strata * GOLDEN) % 1.0) / STRATUM
-        return drawn
+        factor = ((bits >> np.uint64(40)) | np.uint64(1)).astype(np.uint8)  # odd: a shuffle of the 64 places
+        shift = (bits >> np.uint64(20)).astype(np.uint8)
+        places = (_POSITIONS * factor[:, None] + shift[:, None]) & np.uint8(STRATUM - 1)
+        taken = np.ceil(share * STRATUM - (strata * GOLDEN) % 1.0)
+        flags: Flags = (places < np.clip(taken, 0, STRATUM).astype(np.uint8)[:, None]).reshape(-1)
+        return flags[first - low * STRATUM : first - low * STRATUM + count]
 
-    def _one(self, number: int) -> float:
+    def _goes(self, number: int, share: float) -> bool:
         stratum = number // STRATUM
         bits = ((stratum + self._seed) * _ODD) & _WORD
         place = (number * ((bits >> 40) | 1) + (bits >> 20)) % STRATUM
-        return float((place + (stratum * GOLDEN) % 1.0) / STRATUM)
-
-    def pick(self, count: int, share: float) -> Flags:
-        return self.draws(count) < share
+        return bool(place < ceil(share * STRATUM - (stratum * GOLDEN) % 1.0))
 
 
 class ValuePick:
@@ -106,7 +108,7 @@ class ValuePick:
         dropped: Flags = bins < edge
         if edge < BINS and self.histogram[edge] > 0:
             part = (wanted - (below[edge - 1] if edge else 0.0)) / self.histogram[edge]
-            dropped |= (bins == edge) & (self._draw.draws(count) < part)
+            dropped |= (bins == edge) & self._draw.pick(count, part)
         self._owed += share * count - int(np.count_nonzero(dropped))
         self._owed = min(max(self._owed, -float(MEMORY_TUPLES)), float(MEMORY_TUPLES))
         return dropped

@@ -136,6 +136,15 @@ class BoxLosses:
             found = mine if found is None else found | mine
         return found if found is not None and found.any() else None
 
+    def short_panes(self) -> set[int]:
+        """Panes of the box in which anything was dropped on the way."""
+        found: set[int] = set()
+        for arc in self._ways:
+            losses = self._book.arcs.get(arc)
+            if losses is not None and (counts := losses.panes.get(self.pane)) is not None:
+                found.update(list(counts.dropped))
+        return found
+
     def full(self, pane: int, seen: int) -> float:
         """How many tuples would have come in a pane in which so many did."""
         full = float(seen)

@@ -23,6 +23,10 @@ Utilities = npt.NDArray[np.float64]
 Judge = Callable[[Train], Utilities]
 
 
+Remark = tuple[tuple[str, ...], str, str]
+"""A place in the network file, what is to be said about it, and what to do."""
+
+
 class Judges:
     """The judges of every arc that has one, made when they are asked for."""
 
@@ -107,3 +111,20 @@ def _reaches(network: Network, arc: Arc, output: Output, fields: Sequence[str] |
             return False
         stack += [network.arcs[a].box for arcs in node.out_arcs for a in arcs]
     return True
+
+
+def unjudged(network: Network) -> list[Remark]:
+    """Outputs that say which tuples matter, where that cannot be seen before the last box: what is dropped further up
+    goes at random."""
+    found: list[Remark] = []
+    for output in network.outputs:
+        key = "prefer" if output.qos.prefer else "value" if output.qos.value is not None else ""
+        own = network.arcs[output.arc]
+        before = [a for a in network.arcs if a.box is not None and output.number in outputs_behind(network, a)]
+        if not key or own.source.box is None or any(_output_judge(network, a, output) is not None for a in before):
+            continue
+        if any(s.overload == "shed" for s in network.streams):
+            message = f"what '{output.name}' values is seen only after its last box: earlier drops go at random"
+            hint = "let the boxes before it keep the fields as they are, under their names"
+            found.append((("outputs", output.name, "qos", key), message, hint))
+    return found

@@ -93,16 +93,18 @@ class PaneWindows(Windows):
     def shares(self, start_ns: Numbers) -> npt.NDArray[np.float64] | None:
         """Of each window: what all its panes saw over what they would have seen."""
         assert self.losses is not None
+        short = self.losses.short_panes()
+        if not short:
+            return None
         starts, where = np.unique(start_ns, return_inverse=True)
-        shares = np.ones(starts.shape[0])
-        for at, first in enumerate(((starts - self.offset_ns) // self.pane_ns).tolist()):
-            seen, full = 0, 0.0
-            for pane in range(first, first + self.size):
-                mine = self._seen.get(pane, 0)
-                seen += mine
-                full += self.losses.full(pane, mine)
-            if full > seen:
-                shares[at] = seen / full
+        panes = sorted(short | self._seen.keys())  # a window may have a million, most of them empty
+        seen = [self._seen.get(pane, 0) for pane in panes]
+        full = [self.losses.full(pane, n) if pane in short else n for pane, n in zip(panes, seen, strict=True)]
+        before = np.cumsum([[0, *seen], [0, *full]], axis=1)
+        first = (starts - self.offset_ns) // self.pane_ns
+        ends = np.searchsorted(panes, [first, first + self.size])
+        saw, would = before.take(ends[1], axis=1) - before.take(ends[0], axis=1)
+        shares: npt.NDArray[np.float64] = np.divide(saw, would, out=np.ones(starts.shape[0]), where=would > saw)
         return shares.take(where)
 
     # -- windows out -------------------------------------------------------------------------------------------------
