@@ -24,12 +24,12 @@ UnderLoss = Literal["subset", "approximate", "wrong"] | int
 """What a box gives when a part of its input is missing (``Box.under_loss``): a part of its answer; whole windows of so
 many ns are right when none of their tuples is missing; an answer that says which share it saw; or something wrong."""
 
-Reason = Literal["shed", "semantic", "window", "expired", "overflow"]
-REASONS: tuple[Reason, ...] = ("shed", "semantic", "window", "expired", "overflow")
+Reason = Literal["shed", "semantic", "window", "expired", "overflow", "damaged"]
+REASONS: tuple[Reason, ...] = ("shed", "semantic", "window", "expired", "overflow", "damaged")
 """Why a tuple was dropped on an arc: by a plan, at random, by value or with its window; its deadline was out of reach;
-or memory ran out before a plan came."""
+memory ran out before a plan came; or what was spilled could not be read back."""
 
-UNINTENDED: frozenset[Reason] = frozenset({"overflow"})
+UNINTENDED: frozenset[Reason] = frozenset({"overflow", "damaged"})
 """What nobody decided: the reasons that a healthy daemon shows none of."""
 
 

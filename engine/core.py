@@ -84,6 +84,7 @@ class Engine:
         self.shedding = Shedding(network, LossBook(network, self._passed), now_ns)
         self.shedding.on_change = self._shed_elsewhere
         self.shedding.more_counts = self._expired
+        self.storage.on_expired = self.shedding.note_expired
         self.expire(True)
         self.overflows = overflowing_streams(network)
         self.routes.overflow = [self._losers(stream) for stream in network.streams]

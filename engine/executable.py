@@ -90,15 +90,20 @@ class ShedPort(Port):
         self, network: Network, arcs: Sequence[int], later: set[int], routes: Routes, taps: Taps, sheds: Sheds
     ) -> None:
         super().__init__(network, arcs, later, routes, taps)
-        self.ways = [(a, network.arcs[a], sheds[a]) for a in arcs if a in sheds]
+        # Who watches an arc sees what is put on it, and not what is dropped there.
+        self.tapped = tuple(watch for a in arcs if a not in sheds for watch in taps.arcs.get(a, ()))
+        self.ways = [(network.arcs[a], sheds[a], taps.arcs.get(a, ())) for a in arcs if a in sheds]
         self.bypass = tuple(a for a in self.bypass if a not in sheds)
         self.queued = tuple(a for a in self.queued if a not in sheds)
         self.outputs = tuple(o for a in arcs if a not in sheds and (o := network.arcs[a].output) is not None)
 
     def send(self, train: Train, inbox: Inbox) -> None:
         super().send(train, inbox)
-        for number, arc, keep in self.ways:
+        for arc, keep, watches in self.ways:
             kept = keep(train)
+            number = arc.number
+            if watches:
+                offer(watches, kept)
             if not kept.count and (not arc.timed or kept.watermark_ns == NO_WATERMARK):
                 continue
             if arc.output is not None:

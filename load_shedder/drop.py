@@ -20,7 +20,6 @@ Owner: whoever moves the trains of the arc, one thread at a time. ``share`` may 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ Times = npt.NDArray[np.int64]
 Utilities = npt.NDArray[np.float64]
 
 STRATUM = 64
+AHEAD = 4_096
 GOLDEN = 0.6180339887498949
 _ODD = 0x9E3779B97F4A7C15
 _MIX = 0xBF58476D1CE4E5B9
@@ -47,33 +47,34 @@ DECIDED_AT_MOST = 4_096
 
 
 class RandomPick:
-    __slots__ = ("_count", "_seed")
+    """Draws are made for ``AHEAD`` tuples at once, so that a short train costs a slice of them and a comparison."""
+
+    __slots__ = ("_ahead", "_count", "_first", "_seed")
 
     def __init__(self, seed: int) -> None:
         self._seed = (seed * _MIX) & _WORD
-        self._count = 0
+        self._count = 0  # tuples so far
+        self._ahead: Utilities = np.zeros(0)  # the draws, in [0, 1), of the tuples from number _first on
+        self._first = 0
 
     def pick(self, count: int, share: float) -> Flags:
-        """Which of the next tuples go. In bytes, a row for each stratum: 1 ns a tuple."""
+        """Which of the next tuples go."""
         first = self._count
         self._count = first + count
-        if count == 1:
-            return np.array([self._goes(first, share)])
+        if self._count > self._first + self._ahead.shape[0]:
+            self._look_ahead(first, max(count, AHEAD))
+        return self._ahead[first - self._first : self._count - self._first] < share
+
+    def _look_ahead(self, first: int, count: int) -> None:
+        """In bytes as far as it goes, a row for each stratum: 2 ns a tuple."""
         low, high = first // STRATUM, (first + count - 1) // STRATUM + 1
         strata = np.arange(low, high, dtype=np.uint64)
         bits = (strata + np.uint64(self._seed)) * np.uint64(_ODD)  # wraps, as it should
         factor = ((bits >> np.uint64(40)) | np.uint64(1)).astype(np.uint8)  # odd: a shuffle of the 64 places
         shift = (bits >> np.uint64(20)).astype(np.uint8)
         places = (_POSITIONS * factor[:, None] + shift[:, None]) & np.uint8(STRATUM - 1)
-        taken = np.ceil(share * STRATUM - (strata * GOLDEN) % 1.0)
-        flags: Flags = (places < np.clip(taken, 0, STRATUM).astype(np.uint8)[:, None]).reshape(-1)
-        return flags[first - low * STRATUM : first - low * STRATUM + count]
-
-    def _goes(self, number: int, share: float) -> bool:
-        stratum = number // STRATUM
-        bits = ((stratum + self._seed) * _ODD) & _WORD
-        place = (number * ((bits >> 40) | 1) + (bits >> 20)) % STRATUM
-        return bool(place < ceil(share * STRATUM - (stratum * GOLDEN) % 1.0))
+        self._ahead = ((places + ((strata * GOLDEN) % 1.0)[:, None]) / STRATUM).reshape(-1)
+        self._first = low * STRATUM
 
 
 class ValuePick:
@@ -92,7 +93,8 @@ class ValuePick:
         bins = np.minimum((utilities * BINS).astype(np.intp), BINS - 1)
         count = bins.shape[0]
         seen = np.bincount(bins, minlength=BINS) * min(1.0, MEMORY_TUPLES / max(count, 1))
-        self.histogram = self.histogram * max(0.0, 1.0 - count / MEMORY_TUPLES) + seen
+        self.histogram *= max(0.0, 1.0 - count / MEMORY_TUPLES)
+        self.histogram += seen
         return bins
 
     def pick(self, utilities: Utilities, share: float) -> Flags:

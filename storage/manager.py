@@ -53,6 +53,7 @@ class StorageManager:
         self._has_room = True
         self._on_room: Callable[[], None] | None = None
         self.readmit: Callable[[tuple[int, ...], Train], None] = lambda arcs, train: None  # put and announce
+        self.on_expired: Callable[[int, Sequence[Train]], None] | None = None  # before anything behind them runs
         self.cut_arcs = 0  # arcs of which a part is on disk
 
     low_water = LOW_WATER
@@ -168,6 +169,8 @@ class StorageManager:
             room_again = self._free(freed)
         if room_again and self._on_room is not None:
             self._on_room()
+        if self.on_expired is not None:
+            self.on_expired(arc, dropped)
         watermark_ns = max([t.watermark_ns for t in dropped], default=NO_WATERMARK)
         left = [Train.empty(dropped[0].schema, watermark_ns)] if watermark_ns != NO_WATERMARK else []
         return left, sum([t.count for t in dropped]), len(freed)

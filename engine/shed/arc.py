@@ -67,20 +67,24 @@ class ArcShed:
         if not train.count:
             return train
         reason, flags, times_ns = self._flags(train)
-        if flags is None or not flags.any():
+        gone = 0 if flags is None else int(np.count_nonzero(flags))
+        if flags is None or not gone:
             if self._losses is not None and self._losses.panes:
                 self._note(train, np.zeros(train.count, np.bool_), times_ns)
             return train
-        gone = int(np.count_nonzero(flags))
         if self._losses is not None:
             self._note(train, flags, times_ns)
         self.dropped[reason] += gone
         return train.slice(0, 0) if gone == train.count else train.where(~flags)
 
-    def lose(self, train: Train, reason: Reason) -> Train:
-        """All of it goes."""
+    def note_lost(self, train: Train) -> None:
+        """All of it is missing behind the arc."""
         if self._losses is not None:
             self._note(train, np.ones(train.count, np.bool_), self._times(train))
+
+    def lose(self, train: Train, reason: Reason) -> Train:
+        """All of it goes."""
+        self.note_lost(train)
         self.dropped[reason] += train.count
         return train.slice(0, 0)
 
@@ -90,7 +94,8 @@ class ArcShed:
             self.values.observe(self._judge(train))
 
     def _flags(self, train: Train) -> tuple[Reason, Flags | None, Times | None]:
-        drop, times_ns = self.drop, self._times(train)
+        drop = self.drop
+        times_ns = self._times(train) if self._losses is not None or self._windows is not None else None
         manner = "windows" if drop is None else drop.place.manner  # the windows that were dropped in part
         share = 0.0 if drop is None else drop.share
         if manner == "windows" and self._windows is not None and times_ns is not None:

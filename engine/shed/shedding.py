@@ -93,6 +93,12 @@ class Shedding:
             shed = self.known.setdefault(arc, fresh)
         return shed
 
+    def note_expired(self, arc: int, trains: Sequence[Train]) -> None:
+        """Tuples were dropped from a queue, and counted there: windows behind it must know."""
+        if self.book.of_arc(arc) is not None:
+            for train in trains:
+                self.shed_of(arc).note_lost(train)
+
     # -- looking in ---------------------------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
@@ -110,7 +116,7 @@ class Shedding:
     def distributions(self) -> dict[int, Values]:
         """By arc on which drops may go by value: what its tuples are worth. Arcs from streams are looked at all the
         time, others while something is dropped there."""
-        found = {number: shed.values.histogram for number, shed in list(self.known.items())}
+        found = {number: shed.values.histogram.copy() for number, shed in list(self.known.items())}
         return {number: _cells(histogram) for number, histogram in found.items() if histogram.any()}
 
     def to_json(self, limit: int = 100) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from catalog.describe import find_place
 from catalog.shed import NOTHING_SHED
 from scheduler.state import SchedulerSettings
+from storage.train import Train
 from tests.unit.shed_harness import Shedder, shedder
 
 CHAIN = """
@@ -131,6 +133,26 @@ def test_plans_that_come_and_go_all_the_time_lose_no_tuple_uncounted() -> None:
         assert len(s.rows["c_out"]) == through - gone["c->c_out"]
         assert len(s.rows["also"]) == through - gone["c->also"]
         assert sum(gone.values()) > 0
+
+
+def test_who_watches_an_arc_sees_what_is_put_on_it() -> None:
+    with shedder(CHAIN, workers=1) as s:
+        seen = {"b->c": 0, "a->b": 0}
+
+        def watch(name: str) -> Any:
+            def count(train: Train) -> None:
+                seen[name] += train.count
+
+            return count
+
+        for name in seen:
+            place = find_place(s.network, name)
+            assert place is not None
+            s.engine.taps.register(place, watch(name))
+        s.shed({"b->c": ("random", 0.5)})
+        s.feed("s", N)
+        s.close()
+        assert seen == {"a->b": COUNT, "b->c": COUNT - s.dropped("b->c")["shed"]}
 
 
 # -- by value --------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import time_ns
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine.load import load_network
@@ -93,6 +94,25 @@ def test_windows_that_lost_tuples_to_overflow_do_not_come_out() -> None:
         assert s.dropped("s->slow")["overflow"] > 0
         assert {row[1] for row in s.rows["out"]} == {100}
         assert len(s.rows["out"]) < 200
+
+
+def test_windows_that_a_policy_takes_tuples_from_do_not_come_out() -> None:
+    """Batch policies throw away what misses its deadline, whatever lies behind: the window must know."""
+    text = """
+    streams: {s: {schema: {ts: timestamp, v: bigint}, time: ts}}
+    boxes: {agg: {aggregate: s, window: {tumbling: 100ms}, select: {n: "count(*)"}, bounds: [window_start]}}
+    outputs: {out: {from: agg}}
+    """
+    s = Shedder(load_network(text, {}), workers=1)
+    s.feed("s", {"ts": [i * MS for i in range(1_000)], "v": [1] * 1_000}, 50, "ts")
+    _, dropped, _ = s.engine.storage.expire(0, 120, 3)
+    assert dropped == 120
+    assert s.engine.shedding.counts() == {(0, "expired"): 120}
+    losses = s.engine.shedding.book.boxes[0]
+    starts = np.arange(0, 1_000 * MS, 100 * MS)
+    spoiled = losses.spoiled(starts, starts + 100 * MS)
+    assert spoiled is not None
+    assert np.flatnonzero(spoiled).tolist() == [0, 1]
 
 
 # -- deadlines ----------------------------------------------------------------------------------------------------
