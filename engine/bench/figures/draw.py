@@ -53,7 +53,7 @@ def _panel(axis: Any, panel: Panel) -> None:
     axis.set_xlabel(panel.x)
     axis.set_ylabel(panel.y)
     if panel.title:
-        axis.set_title(panel.title, loc="left", fontweight="bold")
+        axis.set_title(panel.title, loc="left", fontweight="bold", pad=6 if panel.kind == "lines" else 20)
     if panel.log_x:
         axis.set_xscale("log")
         _plain_ticks(axis.xaxis, [x for curve in panel.curves.values() for x, _ in curve])
@@ -65,13 +65,14 @@ def _panel(axis: Any, panel: Panel) -> None:
     axis.grid(axis="y", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     if len(panel.curves) + len(panel.marks) + len(panel.marks_x) > 1:
-        axis.legend(frameon=False, fontsize=8)
+        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": len(panel.curves)}
+        axis.legend(frameon=False, fontsize=8, **({} if panel.kind == "lines" else above))
 
 
 def _plain_ticks(axis: Any, values: list[float]) -> None:
     """0.1, 1, 10 and not powers; between them only where there would be hardly a tick otherwise."""
     ticker: Any = import_module("matplotlib.ticker")
-    plain = ticker.FuncFormatter(lambda value, _: f"{value:g}")
+    plain = ticker.FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1_000 else f"{value:g}")
     positive = [v for v in values if v > 0] or [1.0]
     axis.set_major_formatter(plain)
     if max(positive) / min(positive) < NARROW:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
@@ -92,8 +93,9 @@ def _card(name: str, of_figure: Sequence[Record]) -> str:
 
 
 def _flow(doc: str) -> str:
-    """Paragraphs without the line breaks of the source."""
-    return "\n\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
+    """Paragraphs without the line breaks and quotes of the source."""
+    text = "\n\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
+    return re.sub(r"``(.+?)``", r"<code>\1</code>", text)
 
 
 def _engine(record: Record) -> str:
