@@ -1,6 +1,6 @@
 # One command equals CI: `make test`. Everything lives in .venv; the stamps make a second run cost nothing.
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-core test-spark check format bench lock clean
+.PHONY: help install install-spark run test test-core test-spark check format bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,7 +28,7 @@ test: check test-core test-spark ## lint, types and every test: what CI runs
 test-core: $(DEV) ## the tests that need neither Spark nor Java
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not spark and not quiet"
 
-test-spark: $(WARM) ## the tests of the pipeline on Spark, which need no Java on the machine
+test-spark: $(DEV) $(WARM) ## the tests of the pipeline on Spark, which need no Java on the machine
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "spark and not quiet"
 
 check: $(DEV) ## lint and types
@@ -73,13 +73,13 @@ $(DEV): requirements-dev.lock $(RUNTIME)
 	@$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@
 
-$(SPARK): requirements-spark.lock $(DEV)
+$(SPARK): requirements-spark.lock $(RUNTIME)
 	@echo "installing Spark into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements-spark.lock
 	@touch $@
 
 # Half of what a JVM of Spark does at its start, done once for all the tests. Without it they are slower, not wrong.
-$(WARM): tests/spark/warm.py $(SPARK)
+$(WARM): tests/spark/warm.py $(SPARK) | $(DEV)
 	@echo "warming Spark up for the tests"
 	@$(BIN)/python -m tests.spark.warm $@ >/dev/null 2>&1 || true
 	@touch $@
