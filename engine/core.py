@@ -185,8 +185,10 @@ class Engine:
         if way is None:
             self.routes.admit(stream, train, lambda: self.loop.take_turn(here))
         else:
-            self.routes.admit(stream, train, lambda: self.loop.take_turn(here), way.enter)
-            way.run()
+            try:
+                self.routes.admit(stream, train, lambda: self.loop.take_turn(here), way.enter)
+            finally:
+                way.run()  # whatever became of the rest: who has entered has the turn
             self.loop.take_turn(here)  # what it put on queues
         while here:
             plan, claims = here.pop()
