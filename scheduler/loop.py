@@ -340,7 +340,8 @@ class SchedulerLoop:
         begun_ns = self.clock_ns()
         if self._look_ns:
             state.apply(Measured())
-        self._give_up_ns = give_up_ns(self.dead_points, state.facts.paths_ns, state.network)
+        points = self.dead_points
+        self._give_up_ns = give_up_ns(points, state.facts.paths_ns, state.network) if points else {}
         self._look_ns = now_ns + max(self.measured_every_ns, MEASURED_SHARE * (self.clock_ns() - begun_ns))
         if state.memory_short == self.storage.has_room:
             state.apply(MemoryShort(not self.storage.has_room))
