@@ -51,6 +51,8 @@ class PaneCounts:
             numbers, counts = np.unique(mine, return_counts=True)
             for pane, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 table[pane] = table.get(pane, 0) + count
+            if len(table) > 2 * PANES_AT_MOST:
+                self.forget(None)
 
     def forget(self, below: int | None) -> None:
         for table in (self.kept, self.dropped):
