@@ -40,6 +40,10 @@ PolicyFits = Callable[[str, Network], Sequence[tuple[str, str]]]
 """What a policy needs and this network lacks: (message, hint) for each."""
 
 
+Warn = Callable[[Network], Sequence[tuple[Path, str, str]]]
+"""What is not wrong but should be known: (path in the file, message, hint) for each."""
+
+
 def read_network(
     source: FilePath | str,
     kinds: Kinds,
@@ -48,6 +52,7 @@ def read_network(
     policies: Collection[str] | None = None,
     check_predicate: CheckPredicate | None = None,
     policy_fits: PolicyFits | None = None,
+    warn: Warn | None = None,
     version: int = 1,
     overrides: Overrides | None = None,
 ) -> Network:
@@ -55,10 +60,10 @@ def read_network(
 
     ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by
     default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any. ``policy_fits``
-    says what the policy needs beyond its name.
+    says what the policy needs beyond its name, ``warn`` what the whole network should be warned of.
     """
     config = read_config(source, os.environ if env is None else env, overrides)
-    return _Builder(config, kinds, check_predicate).build(policies, policy_fits, version)
+    return _Builder(config, kinds, check_predicate).build(policies, policy_fits, warn, version)
 
 
 class _Builder:
@@ -75,7 +80,9 @@ class _Builder:
         self.times: dict[tuple[str, int], str | None] = {}
         self.drafts: dict[str, BoxDraft] = {}
 
-    def build(self, policies: Collection[str] | None, policy_fits: PolicyFits | None, version: int) -> Network:
+    def build(
+        self, policies: Collection[str] | None, policy_fits: PolicyFits | None, warn: Warn | None, version: int
+    ) -> Network:
         for check in (check_required, check_names, check_listeners):
             self.problems += check(self.config)
         self.problems += check_policy(self.config, policies)
@@ -95,6 +102,8 @@ class _Builder:
         network = assemble(self.file, self.schemas, self.times, bound, outputs, version)
         self.check_fit(network, policy_fits)
         warnings += find_dead_ends(network, self.document)
+        for path, message, hint in warn(network) if warn is not None else ():
+            warnings.append(self.document.problem(path, message, hint, warning=True))
         return replace(network, warnings=tuple(sorted(warnings, key=lambda p: (p.line, p.column))))
 
     def check_fit(self, network: Network, policy_fits: PolicyFits | None) -> None:

@@ -136,9 +136,11 @@ class OutputReading(NamedTuple):
     emitted: int = 0
     latency: LatencyReading = LatencyReading()
     subscribers: Sequence[SubscriberReading] = ()
-    rate_per_s: float = 0.0  # these three the monitor fills in
+    rate_per_s: float = 0.0  # these four the monitor fills in
     share_delivered: float = 1.0  # of what would have come out if nothing had been shed or dropped
     loss_utility: float = 1.0
+    value_utility: float = 1.0  # the share delivered of what the tuples are worth
+    cost_ns: int = 0  # time spent delivering: recording, encoding, handing to readers
 
     @property
     def readers(self) -> int:
@@ -180,6 +182,7 @@ class SchedulerReading(NamedTuple):
     train: str = ""  # the rule
     train_scale: float = 1.0  # how far `auto` has shortened trains; 1: not at all
     train_limit: int = 0  # tuples: the shortest limit that `auto` sets to any box
+    lent_ns: int = 0  # plans that other threads ran
 
 
 class EngineReading(NamedTuple):
@@ -196,6 +199,26 @@ class EngineReading(NamedTuple):
     spill_bytes: int = 0
     dead_letters: int = 0
     draining: bool = False
+
+
+class OverloadReading(NamedTuple):
+    """The verdict and the shed plan (``qos_monitor/verdict.py``, ``catalog/shed.py``). Work is in ns a second."""
+
+    state: str = "fine"  # fine | close | overloaded
+    load_ns: float = 0.0  # asked for, nothing shed
+    capacity_ns: float = 0.0  # learned
+    load_ratio: float = 0.0
+    trend_per_s: float = 0.0
+    backlog_ns: float = 0.0  # work that waits
+    wait_ns: float = 0.0  # how long
+    excess_ns: float = 0.0
+    headroom_ratio: float = 0.0
+    suffering: Sequence[str] = ()  # outputs
+    shed_level: float = 0.0
+    plan: int = 0  # its number
+    loss: float = 0.0  # utility that it gives up
+    why: str = ""
+    spent_ns: int = 0  # on deciding, since the start
 
 
 class SparkReading(NamedTuple):
@@ -261,6 +284,7 @@ class Readings(NamedTuple):
     spark: SparkReading = SparkReading()
     bulk: Sequence[BulkReading] = ()
     sinks: Sequence[SinkReading] = ()
+    overload: OverloadReading = OverloadReading()
 
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings."""

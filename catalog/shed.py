@@ -50,6 +50,17 @@ class Values:
     shares: tuple[float, ...]  # of the tuples; they add up to 1
     worths: tuple[float, ...]  # utility of a tuple, 0 to 1, strictly rising
 
+    def carried(self, kept: float) -> float:
+        """The share of the worth that this share of the tuples carries, when the least worth go first."""
+        total = sum(s * w for s, w in zip(self.shares, self.worths, strict=True))
+        if total <= 0:
+            return kept
+        lost, to_drop = 0.0, 1.0 - kept
+        for share, worth in zip(self.shares, self.worths, strict=True):
+            dropped = min(share, max(to_drop, 0.0))
+            lost, to_drop = lost + dropped * worth, to_drop - dropped
+        return max(0.0, 1.0 - lost / total)
+
 
 @dataclass(frozen=True, slots=True)
 class Drop:

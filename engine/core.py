@@ -300,6 +300,7 @@ class Engine:
             train=state.settings.train.kind,
             train_scale=state.train_scale,
             train_limit=min(state.auto_tuples, default=0),
+            lent_ns=self.lent_ns,
         )
 
     def _usual_traversal(self) -> str:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import cached_property, partial
 from threading import Lock, Thread
-from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, sleep, time_ns
+from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, perf_counter_ns, sleep, time_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
@@ -23,6 +23,7 @@ from catalog.network import Network, Output
 from catalog.readings import EngineReading, OutputReading, Readings, StreamReading
 from engine.core import Engine
 from engine.desk import MemoryDesk
+from engine.overload import Overload, known_values
 from engine.settings import scheduler_settings
 from engine.spark_side import spark_engine
 from engine.taps import offer
@@ -64,6 +65,7 @@ class Daemon:
         self._fed = [0] * len(network.streams)  # tuples that came in process, not by a socket
         self._fed_lock = Lock()
         self._told = [(0, 0)] * len(network.outputs)  # tuples and missed deadlines that the scheduler knows of
+        self._delivery_ns = [0] * len(network.outputs)  # time spent handing tuples out
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
         self.keeper = self._make_keeper()
@@ -88,9 +90,17 @@ class Daemon:
         self._busy = BusyHistory()
         self._autopilot = self._make_autopilot()
         self._ticker = Ticker(self.engine, self.event_time.idle_watermarks, self._enter)
+        self.overload = Overload(
+            self.catalog.epoch,
+            self.engine.shed,
+            config.engine.workers,
+            semantic_arcs=self.engine.shedding.judges.semantic_arcs,
+            values=lambda: known_values(network, self.engine.shedding.distributions()),
+        )
         self.monitor = Monitor(
             self.catalog, self._read, self.recorders, on_sample=self._on_sample, on_error=self._monitor_failed
         )
+        self.monitor.values = lambda: self.overload.values
         self._loop = uvloop.new_event_loop()
         self._io_thread = Thread(target=self._run_io, name="aurorad-io", daemon=True)
         self.server = Server(
@@ -323,13 +333,14 @@ class Daemon:
                 if self.keeper.is_replaying:
                     self.server.outlets[number].emitted += train.count
                     return  # nobody is connected, and its latency says nothing
-            now_ns = self.now_ns()
+            begun_ns, now_ns = perf_counter_ns(), self.now_ns()
             record(train.arrival_ns, now_ns)
             if (journeys := self.engine.journeys) is not None and (journeys.rides or journeys.held):
                 journeys.delivered(number, train, now_ns)
             if watches := self.engine.taps.outputs.get(number):
                 offer(watches, train)
             self.server.outlets[number].deliver(train)
+            self._delivery_ns[number] += perf_counter_ns() - begun_ns
 
         return deliver
 
@@ -338,6 +349,8 @@ class Daemon:
     def _on_sample(self, sample: Sample, readings: Readings) -> None:
         self._ticker.tick(self.now_ns())
         self._busy.note(sample)
+        self.overload.on_sample(sample, [bool(output.readers) for output in readings.outputs])
+        self.engine.tidy()
         shares: list[float] = []
         for number, output in enumerate(readings.outputs):
             tuples, missed = output.latency.tuples, output.latency.missed
@@ -370,8 +383,10 @@ class Daemon:
             arcs=engine.arc_readings(),
             boxes=engine.box_readings(),
             outputs=[
-                OutputReading(outlet.name, outlet.emitted, recorder.reading(now_ns), outlet.readings())
-                for outlet, recorder in zip(self.server.outlets, self.recorders, strict=True)
+                OutputReading(outlet.name, outlet.emitted, recorder.reading(now_ns), outlet.readings(), cost_ns=cost_ns)
+                for outlet, recorder, cost_ns in zip(
+                    self.server.outlets, self.recorders, self._delivery_ns, strict=True
+                )
             ],
             workers=engine.worker_readings(),
             scheduler=engine.scheduler_reading(),
@@ -392,6 +407,7 @@ class Daemon:
             spark=self.spark.spark_reading(),
             bulk=self.spark.bulk_readings(),
             sinks=self.spark.sink_readings(),
+            overload=self.overload.reading(),
         )
 
     def _stream_reading(self, number: int) -> StreamReading:

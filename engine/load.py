@@ -12,8 +12,11 @@ from catalog.network import Kinds, Network
 from catalog.schema import Schema, Type
 from engine.boxes import box_kinds
 from engine.expressions import compile_expression
+from engine.simulate.costs import declared
+from load_shedder.warnings import Warned, shed_warnings
 from scheduler.choice import AUTO
 from scheduler.policies import nearest, policies, requirements
+from scheduler.trains import AUTO_TUPLES
 
 
 def load_network(
@@ -31,6 +34,7 @@ def load_network(
         policies=(*policies(), AUTO),
         check_predicate=_check_predicate,
         policy_fits=_policy_fits,
+        warn=_warn,
         version=version,
         overrides=overrides,
     )
@@ -44,3 +48,9 @@ def _policy_fits(name: str, network: Network) -> list[tuple[str, str]]:
     if name == AUTO:
         return []  # it finds what fits
     return [(lacking, f"or use {nearest(name, network)}") for lacking in requirements(name, network)]
+
+
+def _warn(network: Network) -> list[Warned]:
+    statistics = declared(network)
+    statistics.train_tuples[:] = AUTO_TUPLES  # trains are long under overload
+    return shed_warnings(network, statistics)

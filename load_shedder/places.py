@@ -18,7 +18,7 @@ behind the split are places of their own.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container
 from functools import reduce
 from itertools import pairwise
 from math import lcm
@@ -31,9 +31,6 @@ from catalog.shed import Manner, Place
 LONGEST_SPAN_NS = 3_600 * 10**9
 """Windows that only meet after more than this are not dropped together: nothing would come out for too long."""
 
-FieldsOf = Callable[[Output], tuple[str, ...]]
-"""The fields that say what a tuple of this output is worth; none: it does not say."""
-
 
 class Behind(NamedTuple):
     """What lies behind an arc."""
@@ -43,16 +40,17 @@ class Behind(NamedTuple):
     span_ns: int = 0  # of the windows that may only be lost whole; 0: there are none
 
 
-def value_fields(output: Output) -> tuple[str, ...]:
-    """Of the value graph. ``prefer`` is an expression: whoever can read one hands in a function that knows both."""
-    return (output.qos.value_field,) if output.qos.value is not None else ()
+def find_places(network: Network, semantic_arcs: Container[int] | None = None) -> tuple[Place, ...]:
+    """All of them, by arc. ``semantic_arcs`` are those on which an output behind can say what a tuple is worth.
 
-
-def find_places(network: Network, fields_of: FieldsOf = value_fields) -> tuple[Place, ...]:
-    """All of them, by arc."""
+    Without them the value graphs are followed here; ``prefer`` is an expression, which only the engine can read.
+    """
     behind = what_lies_behind(network)
     legal = legal_arcs(network, behind)
-    judges = _judging_arcs(network, behind, fields_of)
+    if semantic_arcs is None:
+        judges = _judging_arcs(network, behind)
+    else:
+        judges = [a in semantic_arcs and len(b.outputs) == 1 for a, b in enumerate(behind)]
     return tuple(
         Place(arc.number, _manner(behind[arc.number], judges[arc.number]), tuple(sorted(behind[arc.number].outputs)),
               behind[arc.number].span_ns)
@@ -133,9 +131,9 @@ def _saves_more(network: Network, arc: Arc, behind: list[Behind], legal: list[bo
     return judges[arc.number] and not behind[arc.number].span_ns and not all(judges[a] for a in before)
 
 
-def _judging_arcs(network: Network, behind: list[Behind], fields_of: FieldsOf) -> list[bool]:
+def _judging_arcs(network: Network, behind: list[Behind]) -> list[bool]:
     """By arc: whether what a tuple is worth to the one output behind it can be seen there."""
-    fields = [fields_of(output) for output in network.outputs]
+    fields = [(o.qos.value_field,) if o.qos.value is not None else () for o in network.outputs]
     judges = [False] * len(network.arcs)
 
     def judge(arc: Arc) -> bool:

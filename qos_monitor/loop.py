@@ -2,18 +2,20 @@
 
 The tick is arithmetic (``sampler``, ``conservation``); this file is the thread around it and the place where others
 pick up what it found. The tick slows down by itself when a network is so large that reading it would take more than
-a few per cent of the time: watching must not be the load.
+a few per cent of the time: watching must not be the load. What counts is the time that the tick itself took and not
+the time that passed: under overload it waits for its turn as everybody does, and that is when it is needed most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Thread
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Any, Protocol
 
 from catalog.catalog import Catalog
 from catalog.readings import Readings
+from catalog.shed import Values
 from catalog.stats import Floats
 from qos_monitor.conservation import LAWS, Persistent
 from qos_monitor.histogram import IDEAL_FLOOR_NS
@@ -51,6 +53,7 @@ class Monitor:
         self.catalog = catalog
         self.recorders = recorders
         self.sample: Sample | None = None
+        self.values: Callable[[], Mapping[int, Values]] = dict  # by arc with drops by value: what the tuples are worth
         self.residuals: dict[str, int] = dict.fromkeys(LAWS, 0)
         self._source = source
         self._sampler = Sampler(catalog.epoch)
@@ -72,6 +75,7 @@ class Monitor:
             self._sampler, self._persistent, self.sample = Sampler(epoch), Persistent(), None
         readings = self._source()
         self.residuals = self._persistent.by_law(readings)
+        self._sampler.values = self.values()
         sample = self._sampler.fold(readings)
         if sample is None:
             return None
@@ -110,7 +114,7 @@ class Monitor:
 
     def _run(self) -> None:
         try:
-            run_ticks(self.tick, self._stop.wait, perf_counter_ns, self._tick_ns)
+            run_ticks(self.tick, self._stop.wait, thread_time_ns, self._tick_ns)
         except BaseException as error:  # handed over, not swallowed
             if self._on_error is None:
                 raise

@@ -22,7 +22,15 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from catalog.readings import DECISION_BOUNDS_NS, TRAIN_BOUNDS, ArcReading, BoxReading, OutputReading, Readings
+from catalog.readings import (
+    DECISION_BOUNDS_NS,
+    TRAIN_BOUNDS,
+    ArcReading,
+    BoxReading,
+    OutputReading,
+    OverloadReading,
+    Readings,
+)
 from catalog.shed import UNINTENDED
 from qos_monitor.conservation import residuals
 from qos_monitor.exposition import expose
@@ -51,6 +59,7 @@ class EngineCollector(Collector):
         yield from _latencies(r.outputs)
         yield from _scheduler(r)
         yield from _engine(r)
+        yield from _overload(r.overload)
         yield from _spark(r)
         left = self._residual() if self._residual is not None else residuals(r)
         yield _gauge(
@@ -153,7 +162,11 @@ def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
         (
             ([o.name, kind], utility)
             for o in outputs
-            for kind, utility in (("latency", o.latency.window_utility), ("loss", o.loss_utility))
+            for kind, utility in (
+                ("latency", o.latency.window_utility),
+                ("loss", o.loss_utility),
+                ("value", o.value_utility),
+            )
         ),
     )  # fmt: skip
     yield _gauge(
@@ -269,6 +282,18 @@ def _engine(r: Readings) -> Iterator[Metric]:
     yield _gauge("network_version", "Counts the networks that were deployed.", [], [([], e.network_version)])
     build = {"version": e.version, "policy": r.scheduler.policy, "unit": r.scheduler.unit}
     yield InfoMetricFamily("aurorad_build", "What runs here.", value=build)
+
+
+def _overload(o: OverloadReading) -> Iterator[Metric]:
+    yield _gauge(
+        "overload_state", "1 for the verdict: fine, close to the knee, or overloaded.", ["state"],
+        (([state], float(o.state == state)) for state in ("fine", "close", "overloaded")),
+    )  # fmt: skip
+    yield _gauge("capacity_ratio", "Work a second that the engine can do, learned.", [], [([], o.capacity_ns / 1e9)])
+    yield _gauge("excess_ratio", "Work a second beyond capacity; below 0: room.", [], [([], o.excess_ns / 1e9)])
+    yield _gauge("backlog_seconds", "Work that waits.", [], [([], o.backlog_ns / 1e9)])
+    yield _gauge("shed_utility", "Utility that the shed plan gives up, summed over outputs.", [], [([], o.loss)])
+    yield _counter("shedder_seconds", "Time spent deciding what to shed.", [], [([], o.spent_ns / 1e9)])
 
 
 def _spark(r: Readings) -> Iterator[Metric]:

@@ -22,6 +22,7 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
     return {
         "engine": plain(readings.engine),
         "scheduler": plain(readings.scheduler),
+        "overload": plain(readings.overload),
         "streams": [plain(s) for s in readings.streams],
         "arcs": [plain(a) for a in readings.arcs],
         "boxes": _boxes(readings, sample, epoch, queues),
@@ -82,6 +83,7 @@ def _output(output: OutputReading, queue: int, number: int) -> dict[str, Any]:
         "utility": {
             "latency": lat.window_utility,
             "loss": output.loss_utility,
+            "value": output.value_utility,
             "latency_all_time": lat.utility_sum / lat.tuples if lat.tuples else 1.0,
         },
         "share_delivered": output.share_delivered,

@@ -8,7 +8,7 @@ the catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from catalog.catalog import Epoch
 from catalog.load import Coefficients, load_ratio
 from catalog.readings import Readings
+from catalog.shed import Values
 from catalog.stats import Floats
 
 RATE_TAU_S = 1.0
@@ -35,7 +36,14 @@ class Sample(NamedTuple):
     output_rates: Floats
     output_utilities: Floats  # mean utility by latency of what this tick delivered; that of before when nothing was
     output_shares: Floats  # delivered over what would have been
+    output_loss_utilities: Floats  # of that, by the loss graphs; 1 without one
+    output_values: Floats  # the same share in terms of what tuples are worth; 1 where the output does not say
     output_ideal_ns: Floats
+    offered_rates: Floats  # good tuples a second of this tick alone
+    taken_rates: Floats  # by arc: tuples a second that were taken from the queue in this tick
+    backlog_ns: Floats  # by arc: work that waits there
+    work_ns: float  # done in this tick, a second: boxes and deliveries
+    busy_ratio: float  # share of the workers' time that was worked in this tick; others may have helped
 
 
 class Sampler:
@@ -52,6 +60,19 @@ class Sampler:
         self._edge = _Kept(len(network.streams))
         self._arcs = _Kept(len(network.arcs))
         self._subscribers = _Kept(len(network.outputs))
+        self.values: Mapping[int, Values] = {}  # by arc with drops by value: what the tuples there are worth
+        self._offered = np.zeros(len(network.streams))
+        self._taken = np.zeros(len(network.arcs))
+        self._waiting = np.zeros(len(network.arcs))
+        self._delivery_ns = 0.0  # in this tick
+        self._worked_ns = 0  # until the last one
+        boxes, ports = len(network.boxes), len(epoch.stats.port_box)
+        self._begun = (
+            np.zeros(boxes),
+            np.zeros(boxes),
+            np.zeros(ports),
+        )  # calls, tuples in and out, without their cost
+        self._says_worth = np.array([o.qos.value is not None or bool(o.qos.prefer) for o in network.outputs], np.bool_)
 
     def fold(self, now: Readings) -> Sample | None:
         """None on the first reading, and when no time has passed or the reading is of another network."""
@@ -60,6 +81,7 @@ class Sampler:
             return None
         before, self._before = self._before, now
         if before is None or now.engine.now_ns <= before.engine.now_ns:
+            self._worked_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.lent_ns
             return None
         elapsed_ns = now.engine.now_ns - before.engine.now_ns
         self._fold_streams(before, now, elapsed_ns)
@@ -77,24 +99,46 @@ class Sampler:
         shed = _delta((s.shed for s in before.streams), (s.shed for s in now.streams))
         self.epoch.stats.observe_streams(admitted + shed, elapsed_ns)
         self._edge.fold(admitted, shed, elapsed_ns)
+        self._offered = (admitted + shed) * (1e9 / elapsed_ns)
 
     def _fold_boxes(self, before: Readings, now: Readings, elapsed_ns: int) -> Floats:
-        stats = self.epoch.stats
         calls = _delta((b.calls for b in before.boxes), (b.calls for b in now.boxes))
         came = _delta((b.tuples_in for b in before.boxes), (b.tuples_in for b in now.boxes))
         cost_ns = _delta((b.cost_ns for b in before.boxes), (b.cost_ns for b in now.boxes))
-        stats.observe_boxes(calls, came, _delta(self._by_port(before), self._by_port(now)), cost_ns, elapsed_ns)
+        self._observe(calls, came, _delta(self._by_port(before), self._by_port(now)), cost_ns, elapsed_ns)
         self._box_rates += self._rate_gain(elapsed_ns) * (came * 1e9 / elapsed_ns - self._box_rates)
 
         waiting, nbytes = _column(a.tuples for a in now.arcs), _column(a.bytes for a in now.arcs)
         arc_box = self.epoch.load.arc_box
         queued = np.flatnonzero(arc_box >= 0)
         at, boxes = arc_box[queued], len(now.boxes)
-        stats.observe_tuple_bytes(np.bincount(at, waiting[queued], boxes), np.bincount(at, nbytes[queued], boxes))
+        self.epoch.stats.observe_tuple_bytes(
+            np.bincount(at, waiting[queued], boxes), np.bincount(at, nbytes[queued], boxes)
+        )
+        self._waiting = waiting
+        taken = _delta((a.dequeued for a in before.arcs), (a.dequeued for a in now.arcs))
+        self._taken = taken * (1e9 / elapsed_ns)
         enqueued = _delta((a.enqueued for a in before.arcs), (a.enqueued for a in now.arcs))
         shed = _delta((sum(a.shed.values()) for a in before.arcs), (sum(a.shed.values()) for a in now.arcs))
         self._arcs.fold(np.maximum(enqueued - shed, 0), shed, elapsed_ns)  # what is shed was counted as enqueued
         return cost_ns / elapsed_ns
+
+    def _observe(self, calls: Floats, came: Floats, out: Floats, cost_ns: Floats, elapsed_ns: int) -> None:
+        """What a call takes is known when it ends, and it may last for many ticks: its tuples wait here for that."""
+        stats = self.epoch.stats
+        for held, new in zip(self._begun, (calls, came, out), strict=True):
+            held += new
+        ended = cost_ns > 0
+        ended_ports = ended[stats.port_box]
+        begun_calls, begun_in, begun_out = self._begun
+        stats.observe_boxes(
+            np.where(ended, begun_calls, 0.0),
+            np.where(ended, begun_in, 0.0),
+            np.where(ended_ports, begun_out, 0.0),
+            cost_ns,
+            elapsed_ns,
+        )
+        begun_calls[ended], begun_in[ended], begun_out[ended_ports] = 0.0, 0.0, 0.0
 
     def _fold_outputs(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
         emitted = _delta((o.emitted for o in before.outputs), (o.emitted for o in now.outputs))
@@ -106,11 +150,18 @@ class Sampler:
         dropped = _delta(*((sum(s.dropped for s in o.subscribers) for o in r.outputs) for r in (before, now)))
         offered = _delta(*((sum(s.offered for s in o.subscribers) for o in r.outputs) for r in (before, now)))
         self._subscribers.fold(np.maximum(offered - dropped, 0), dropped, elapsed_ns)
+        cost_ns = _delta((o.cost_ns for o in before.outputs), (o.cost_ns for o in now.outputs))
+        self.epoch.stats.observe_outputs(emitted, cost_ns, elapsed_ns)
+        self._delivery_ns = float(cost_ns.sum())
 
     def _sample(self, now: Readings, elapsed_ns: int, busy: Floats) -> Sample:
         stats, load = self.epoch.stats, self.epoch.load
-        coefficients = load.coefficients(stats.effective_cost_ns(), stats.port_selectivity)
-        shares = load.share_delivered(stats.rate_per_s, stats.port_selectivity, self._edge.share(), self._arcs.share())
+        coefficients = load.coefficients(stats.effective_cost_ns(), stats.port_selectivity, stats.output_cost_ns)
+        kept, read = self._arcs.share(), self._subscribers.share()
+        shares = self._delivered(kept) * read
+        worth = kept.copy()
+        for arc, values in self.values.items():
+            worth[arc] = values.carried(float(kept[arc]))
         return Sample(
             at_ns=now.engine.now_ns,
             elapsed_ns=elapsed_ns,
@@ -121,9 +172,32 @@ class Sampler:
             box_busy=busy,
             output_rates=self._output_rates.copy(),
             output_utilities=self._utilities.copy(),
-            output_shares=shares * self._subscribers.share(),
+            output_shares=shares,
+            output_loss_utilities=self._loss_utilities(shares),
+            output_values=np.where(self._says_worth, self._delivered(worth) * read if self.values else shares, 1.0),
             output_ideal_ns=load.ideal_ns(stats.cost_per_call_ns, stats.cost_per_tuple_ns),
+            offered_rates=self._offered,
+            taken_rates=self._taken,
+            backlog_ns=self._waiting * coefficients.arcs,
+            work_ns=float(busy.sum()) * 1e9 + self._delivery_ns * (1e9 / elapsed_ns),
+            busy_ratio=self._busy_ratio(now, elapsed_ns),
         )
+
+    def _delivered(self, kept_on_arc: Floats) -> Floats:
+        stats = self.epoch.stats
+        return self.epoch.load.share_delivered(
+            stats.rate_per_s, stats.port_selectivity, self._edge.share(), kept_on_arc
+        )
+
+    def _loss_utilities(self, shares: Floats) -> Floats:
+        outputs = self.epoch.network.outputs
+        graphs = [o.qos.loss for o in outputs]
+        return np.array([1.0 if g is None else g.utility(s) for g, s in zip(graphs, shares.tolist(), strict=True)])
+
+    def _busy_ratio(self, now: Readings, elapsed_ns: int) -> float:
+        busy_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.lent_ns
+        worked_ns, self._worked_ns = busy_ns - self._worked_ns, busy_ns
+        return max(0.0, worked_ns / (elapsed_ns * max(1, len(now.workers))))
 
     def _by_port(self, readings: Readings) -> Iterable[float]:
         """Tuples out by port, laid out as the statistics have them; spread evenly where only the sum is known."""
@@ -157,14 +231,19 @@ def enrich(readings: Readings, sample: Sample | None, epoch: Epoch) -> Readings:
         return readings
     outputs = []
     for number, output in enumerate(readings.outputs):
-        share = float(sample.output_shares[number])
-        graph = epoch.network.outputs[number].qos.loss
-        utility = graph.utility(share) if graph is not None else 1.0
-        rate = float(sample.output_rates[number])
-        outputs.append(output._replace(rate_per_s=rate, share_delivered=share, loss_utility=utility))
+        outputs.append(
+            output._replace(
+                rate_per_s=float(sample.output_rates[number]),
+                share_delivered=float(sample.output_shares[number]),
+                loss_utility=float(sample.output_loss_utilities[number]),
+                value_utility=float(sample.output_values[number]),
+            )
+        )
     rates = sample.stream_rates.tolist()
     streams = [s._replace(rate_per_s=rate) for s, rate in zip(readings.streams, rates, strict=True)]
-    engine = readings.engine._replace(load_ratio=sample.load_ratio)
+    overload = readings.overload  # judges by what the workers really can; without it by their number
+    ratio = overload.load_ratio if overload.capacity_ns else sample.load_ratio
+    engine = readings.engine._replace(load_ratio=ratio, shed_level=overload.shed_level)
     return readings._replace(streams=streams, outputs=outputs, engine=engine)
 
 

@@ -266,8 +266,9 @@ def _table(first: str, *columns: str) -> Table:
 
 
 def utility(output: Stats) -> float:
-    """The worse of the two: an output that is in time but half lost is not fine."""
-    return float(min(output["utility"]["latency"], output["utility"]["loss"]))
+    """The worst of them: an output that is in time but half lost is not fine."""
+    known = output["utility"]
+    return float(min(known["latency"], known["loss"], known.get("value", 1.0)))
 
 
 def count(n: float) -> str:

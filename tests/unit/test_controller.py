@@ -1,0 +1,90 @@
+"""The verdict, the road map and the controller against a plant: up fast, down slowly, and not to and fro."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import sin
+
+import pytest
+
+from load_shedder.controller import Control, steer
+from tests.unit.shed_plant import Moment, Plant
+
+STEP_AT_S, STEP_ENDS_S = 5.0, 15.0
+
+
+def step(at_s: float) -> float:
+    return 3.0 if STEP_AT_S < at_s <= STEP_ENDS_S else 0.5
+
+
+def peaks(moments: list[Moment], above: float) -> int:
+    """How often the share dropped rises beyond this."""
+    return sum(a.dropped <= above < b.dropped for a, b in pairwise(moments))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.2])
+def test_a_step_to_three_times_the_load_settles_within_two_seconds_and_ends_within_five(noise: float) -> None:
+    moments = Plant(step, noise).run(25.0)
+    before = [m for m in moments if m.at_s <= STEP_AT_S]
+    settled = [m for m in moments if STEP_AT_S + 2.0 < m.at_s <= STEP_ENDS_S]
+    after = [m for m in moments if m.at_s > STEP_ENDS_S + 5.0]
+    assert not any(m.dropped for m in before + after)
+    needed = 1 - 1 / 3.0
+    assert all(needed - 0.03 < m.dropped < needed + 0.03 + 0.5 * noise for m in settled)
+    assert all(m.wait_s < 0.1 for m in settled), "the backlog of the first moments is gone"
+    assert sum(m.served for m in settled) / len(settled) > 0.85 - noise / 2, "and not more is dropped than must be"
+    assert max(m.wait_s for m in moments) < 0.6
+    if not noise:
+        rising = [m for m in moments if STEP_AT_S < m.at_s <= STEP_ENDS_S]
+        assert peaks(rising, needed + 0.08) <= 1, "one overshoot at most"
+
+
+def test_what_fits_is_not_touched() -> None:
+    moments = Plant(lambda at_s: 0.9 + 0.05 * sin(at_s), noise=0.05).run(20.0)
+    assert not any(m.dropped for m in moments)
+
+
+def test_a_ramp_is_followed_up_and_down() -> None:
+    def ramp(at_s: float) -> float:
+        return 0.5 + (at_s / 10 if at_s < 20 else 4 - at_s / 10) * 1.25
+
+    moments = Plant(ramp, noise=0.05).run(45.0)
+    for m in moments:
+        if m.offered > 1.2:
+            assert abs(m.dropped - (1 - 1 / m.offered)) < 0.15
+            assert m.wait_s < 0.2
+    assert not moments[-1].dropped
+
+
+def test_a_burst_that_fits_into_what_may_wait_is_no_overload_and_a_longer_one_is() -> None:
+    def burst(length_s: float) -> Plant:
+        return Plant(lambda at_s: 3.0 if 5.0 < at_s <= 5.0 + length_s else 0.5, deadline_ms=1_000)
+
+    assert not any(m.dropped for m in burst(0.1).run(10.0))
+    assert any(m.dropped for m in burst(1.0).run(10.0))
+
+
+def test_bursts_that_come_again_and_again_do_not_make_it_swing() -> None:
+    moments = Plant(lambda at_s: 4.0 if at_s % 1.0 < 0.5 else 0.2, noise=0.05).run(20.0)
+    late = [m for m in moments if m.at_s > 4.0]
+    assert peaks(late, 0.5) <= 17, "at most once a burst"
+    assert max(m.wait_s for m in late) < 0.5
+
+
+def test_steering_goes_up_at_once_and_waits_before_it_goes_down() -> None:
+    def go(control: Control, excess: float, at_s: float, overloaded: bool = True) -> Control:
+        return steer(control, excess_ns=excess, load_ns=1.0, is_overloaded=overloaded, now_ns=round(at_s * 1e9))
+
+    control = go(Control(), 0.3, 1.0, overloaded=False)
+    assert not control.is_shedding, "what may wait waits"
+    control = go(control, 0.3, 1.1)
+    assert control.share == 0.3
+    control = go(control, 0.5, 1.2)
+    assert control.share == 0.5
+    assert go(control, 0.1, 1.4).share == 0.5
+    released = go(go(control, 0.1, 1.5), 0.1, 1.6)
+    assert 0.1 < released.share < 0.5
+    assert go(control, 5.0, 1.3).share == 1.0, "more than all cannot be saved"
+    for tick in range(40):
+        control = go(control, -0.5, 1.3 + tick / 10, overloaded=False)
+    assert control.share == 0.0

@@ -1,0 +1,107 @@
+"""The verdict as a function of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from catalog.catalog import Epoch
+from engine.load import load_network
+from load_shedder.places import shed_arcs
+from qos_monitor.sampler import Sample
+from qos_monitor.verdict import HEADROOM, Terms, Verdict, judge
+
+NETWORK = load_network("""
+http: {listen: "off"}
+streams:
+  shed: {schema: {x: double}, overload: shed}
+  wait: {schema: {x: double}, overload: block}
+boxes:
+  a: {universal: shed, cost: 10us}
+  b: {universal: wait, cost: 10us}
+outputs:
+  quick: {from: a, qos: {deadline: 100ms, lossy: 50%}}
+  slow: {from: b}
+""")
+EPOCH = Epoch.of(NETWORK)
+TERMS = Terms.of(NETWORK, shed_arcs(NETWORK))
+COEFFICIENTS = EPOCH.load.coefficients(np.full(2, 10_000.0), np.ones(2))
+TICK_NS = 100_000_000
+AT_CAPACITY = 100_000.0  # tuples a second of 10 us each on one worker
+
+
+def sample(at: int, rate: float, **changes: Any) -> Sample:
+    rates = np.array([rate, 0.0])
+    same = Sample(
+        at * TICK_NS, TICK_NS, 0.0, COEFFICIENTS, rates, rates, rates, rates, np.ones(2), np.ones(2), np.ones(2),
+        np.ones(2), np.ones(2), rates, np.zeros(4), np.zeros(4), 0.0, 0.0,
+    )  # fmt: skip
+    return same._replace(**changes)
+
+
+def backlog(seconds: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.array([seconds * 1e9 if arc.source.stream == 0 else 0.0 for arc in NETWORK.arcs])
+
+
+def after(ticks: int, rate: float, before: Verdict | None = None, **changes: Any) -> Verdict:
+    verdict = before or Verdict(headroom_ratio=1.0)
+    first = round(verdict.at_ns / TICK_NS) + 1
+    for at in range(first, first + ticks):
+        verdict = judge(verdict, sample(at, rate, **changes), TERMS, 1)
+    return verdict
+
+
+def test_half_of_the_load_is_fine_and_nearly_all_is_close() -> None:
+    fine, close = after(20, 0.5 * AT_CAPACITY), after(20, 0.93 * AT_CAPACITY)
+    assert (fine.state, close.state) == ("fine", "close")
+    assert fine.load_ratio == pytest.approx(0.5)
+    assert fine.excess_ns == pytest.approx((0.5 - HEADROOM) * 1e9)
+
+
+def test_overload_begins_with_a_backlog_and_ends_with_the_load() -> None:
+    asked = after(20, 2 * AT_CAPACITY)
+    assert asked.state == "close", "nothing waits: who says so has measured something wrong"
+    begun = after(1, 2 * AT_CAPACITY, asked, backlog_ns=backlog(0.1))
+    assert begun.state == "overloaded"
+    assert begun.excess_ns > (2 - HEADROOM) * 1e9, "and what waits is to be worked off too"
+    shed = after(20, 2 * AT_CAPACITY, begun)
+    assert shed.state == "overloaded", "nothing waits any more because the rest is shed"
+    assert after(20, 0.5 * AT_CAPACITY, shed).state == "fine"
+
+
+def test_what_may_wait_follows_from_the_deadlines() -> None:
+    assert TERMS.wait_ns == 50_000_000
+    verdict = after(20, 0.8 * AT_CAPACITY, backlog_ns=backlog(0.04))
+    assert verdict.state == "fine" and verdict.wait_ns == pytest.approx(40e6)
+
+
+def test_capacity_is_what_was_done_in_the_time_that_was_worked() -> None:
+    verdict = after(50, 2 * AT_CAPACITY, work_ns=0.6e9, busy_ratio=1.0)
+    assert verdict.headroom_ratio == pytest.approx(0.6, rel=0.01)
+    room = after(50, 0.5 * AT_CAPACITY, work_ns=0.4e9, busy_ratio=0.5)
+    assert room.headroom_ratio == pytest.approx(0.8, rel=0.01)
+    idle = after(50, 0.1 * AT_CAPACITY, verdict, work_ns=0.1e9, busy_ratio=0.05)
+    assert idle.headroom_ratio == verdict.headroom_ratio, "too little to learn from"
+
+
+def test_what_is_done_for_streams_that_can_wait_is_capacity_that_the_others_lack() -> None:
+    taken = np.array([30_000.0 if arc.source.stream == 1 else 0.0 for arc in NETWORK.arcs])
+    waiting = np.array([5e9 if arc.source.stream == 1 else 0.0 for arc in NETWORK.arcs])
+    verdict = after(50, 0.5 * AT_CAPACITY, taken_rates=taken, backlog_ns=waiting)
+    assert verdict.capacity_ns == pytest.approx(0.7e9, rel=0.01)
+    assert verdict.backlog_ns == 0.0 and verdict.state == "fine"
+
+
+def test_rates_rise_fast_and_fall_slowly() -> None:
+    before = after(20, 0.5 * AT_CAPACITY)
+    up = after(3, 3 * AT_CAPACITY, before)
+    assert up.load_ratio > 2.5 and up.trend_per_s > 0
+    assert after(3, 0.5 * AT_CAPACITY, after(20, 3 * AT_CAPACITY, before)).load_ratio > 1.5
+
+
+def test_who_suffers_is_named() -> None:
+    assert after(1, 1.0).suffering == ()
+    assert after(1, 1.0, output_utilities=np.array([0.9, 1.0])).suffering == (0,)
+    assert after(1, 1.0, output_loss_utilities=np.array([1.0, 0.5])).suffering == (1,)
