@@ -9,7 +9,8 @@
    many tuples.
 4. The loop claims the trains and puts the plan on the execution queue. A worker takes it. ``engine/executable`` has
    compiled the plan's sequence of boxes before: chains of filters and maps run fused (``engine/fuse``), a box that
-   comes right after its feeder takes its trains without a queue.
+   comes right after its feeder takes its trains without a queue. (A few tuples that find the engine at rest need
+   neither 2 nor 3: ``engine/short_way``.)
 5. What leaves a superbox goes through ``router/routes`` again: to the next queue, or to an output, where its latency is
    recorded and its subscribers get it (``router/subscribers``), encoded once for all of them on the worker's thread.
 6. The worker says that the plan is finished. Its boxes counted what they did; ten times a second the monitor folds that
