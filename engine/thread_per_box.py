@@ -83,6 +83,10 @@ class ThreadPerBox:
             self._quiet.wait_for(lambda: not self._under_way or self.failure is not None, timeout_s)
             return not self._under_way
 
+    def is_quiet(self) -> bool:
+        """Nothing waits and nothing runs."""
+        return not self._under_way
+
     def stop(self) -> None:
         """Ends each thread after what is in its queue."""
         for queue in self._queues:

@@ -1,16 +1,15 @@
 """Where experiments run: one way to ask, two ways to answer.
 
-``real`` runs the engine itself in this process, fed in real time, its universal boxes spending their cost; on a machine
-with neighbours, so contenders take turns and the best round of each counts. ``simulated`` runs the same scheduler,
-network and arrivals under a virtual clock with the overheads that were once measured (``simulate/core.py``): the same
-answer every time. Both give an ``Outcome``.
+``real`` runs the engine itself in this process, its universal boxes spending their cost, as on a processor of its own
+(``real.py``); caches and lock have neighbours all the same, so contenders take turns and the best round of each counts.
+``simulated`` runs the same scheduler, network and arrivals under a virtual clock with the overheads that were once
+measured (``simulate/core.py``): the same answer every time. Both give an ``Outcome``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from time import time_ns
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -147,16 +146,18 @@ def run_simulated(
 class Deliveries:
     """What came out of a real engine, by output, kept as it came and reckoned with when the run is over."""
 
-    def __init__(self, network: Network, statistics: Statistics) -> None:
+    def __init__(self, network: Network, statistics: Statistics, clock: Callable[[], int]) -> None:
         ideal = LoadModel(network).ideal_ns(statistics.cost_per_call_ns, statistics.cost_per_tuple_ns)
         self._ideal_ns = np.maximum(ideal, 1.0)
         self._qos = [o.qos for o in network.outputs]
         self._rows: list[list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]] = [[] for _ in network.outputs]
-        self.outlets = [self._outlet(rows) for rows in self._rows]
+        self.outlets = [self._outlet(rows, clock) for rows in self._rows]
 
     @staticmethod
-    def _outlet(rows: list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]) -> Callable[..., None]:
-        return lambda train: rows.append((time_ns(), train.arrival_ns))
+    def _outlet(
+        rows: list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]], clock: Callable[[], int]
+    ) -> Callable[..., None]:
+        return lambda train: rows.append((clock(), train.arrival_ns))
 
     def qualities(self) -> dict[str, float]:
         """The fields of ``Outcome`` that speak of tuples."""

@@ -75,12 +75,13 @@ def state_based_ms(lab: Lab, network: Network, trains: dict[int, Trains]) -> flo
 
 def thread_per_box_ms(lab: Lab, network: Network, trains: dict[int, Trains]) -> float:
     if lab.engine == REAL:
-        from engine.bench.figures.real import drive, outcome
+        from engine.bench.figures.real import ProcessorClock, drive, outcome
         from engine.thread_per_box import ThreadPerBox
 
-        deliveries = Deliveries(network, declared(network))
-        engine = ThreadPerBox(network, deliveries.outlets)
-        return outcome(engine, deliveries, drive(engine, trains)).mean_ns / 1e6
+        clock = ProcessorClock()
+        deliveries = Deliveries(network, declared(network), clock)
+        engine = ThreadPerBox(network, deliveries.outlets, now_ns=clock)
+        return outcome(engine, deliveries, drive(engine, trains, clock)).mean_ns / 1e6
     settings = SchedulerSettings(unit="tuple", train=TrainRule("tuples", 1))
     return lab.run(network, trains, policy="fcfs", settings=settings, overheads=HAND_OVER).mean_ns / 1e6
 

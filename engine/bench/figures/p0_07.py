@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from statistics import mean
-from time import perf_counter_ns
+from time import process_time_ns
 from typing import Any
 
 import numpy as np
@@ -157,7 +157,7 @@ class Recorded(Universal):
             emit(out_port, emitted)
 
         super().run(state, port, train, count, tally)
-        self.log.append((perf_counter_ns(), train.count, out))
+        self.log.append((process_time_ns(), train.count, out))
 
 
 def recorded(network: Network) -> tuple[Network, list[tuple[int, int, int]], list[tuple[int, int, int]]]:
@@ -173,12 +173,13 @@ def recorded(network: Network) -> tuple[Network, list[tuple[int, int, int]], lis
 
 
 def run_engine(network: Network, settings: SchedulerSettings) -> Steps:
-    from engine.bench.figures.real import drive
+    from engine.bench.figures.real import ProcessorClock, drive
     from engine.core import Engine
 
     network, inner, root = recorded(network)
     engine = Engine(network, [lambda train: None], workers=1, settings=settings, statistics=declared(network))
-    drive(engine, {s.number: (np.zeros(1, np.int64), np.array([TUPLES])) for s in network.streams})
+    trains = {s.number: (np.zeros(1, np.int64), np.array([TUPLES])) for s in network.streams}
+    drive(engine, trains, ProcessorClock())
     return from_log(sorted([(t, i, o) for t, i, o in inner] + [(t, i, 0) for t, i, _ in root]), len(network.boxes))
 
 
