@@ -44,7 +44,7 @@ class Feedback(Ranking):
     def dispatched(self, plan: Plan) -> None:
         self._open = self._running[id(plan)] = []
 
-    def claimed(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
+    def claimed(self, box: int, tuples: int, first_arrival_ns: int, mean_arrival_ns: int) -> None:
         self._open.append((box, tuples, mean_arrival_ns))
 
     def finished(self, plan: Plan) -> None:

@@ -62,7 +62,7 @@ class Index:
         for unit in self.state.ready:
             self.freed(unit)
 
-    def claimed(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
+    def claimed(self, box: int, tuples: int, first_arrival_ns: int, mean_arrival_ns: int) -> None:
         """Tuples were taken for the plan that is dispatched next."""
 
     def expired(self, box: int, tuples: int, mean_arrival_ns: int) -> None:

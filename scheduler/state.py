@@ -51,6 +51,9 @@ class BatchRule:
     integral: float = 10.0  # Ki
     interval_ns: int = 0  # over which the share of missed deadlines is taken, at least; 0: from plan to plan
     step_ns: int = 50_000  # C_sched: what a scheduling step costs
+    # As P4 runs its experiments; a daemon runs what there is, and drops nothing that it was not told to.
+    whole: bool = False  # a basic batch waits until its interval is over
+    overdue: bool = False  # tasks whose deadline is over are dropped, by every policy of deadlines
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +203,17 @@ class SchedulerState:
                 index.list(box)
 
     def _claimed(self, a: int, tuples: int, trains: int) -> None:
-        taken_ns = self._take(a, tuples, trains)
         index = self.index
-        if index is not None:
-            box = self._consumer[a]
-            if tuples:
-                index.claimed(box, tuples, taken_ns // tuples)
-            if not self.held[self.unit_of[box]]:
-                index.changed(box)
+        if index is None:
+            self._take(a, tuples, trains)
+            return
+        first_ns = self.arcs[a].entries[0].first_arrival_ns if tuples else 0
+        taken_ns = self._take(a, tuples, trains)
+        box = self._consumer[a]
+        if tuples:
+            index.claimed(box, tuples, first_ns, taken_ns // tuples)
+        if not self.held[self.unit_of[box]]:
+            index.changed(box)
 
     def _expired(self, event: Expired) -> None:
         taken_ns = self._take(*event)

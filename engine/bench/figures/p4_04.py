@@ -1,0 +1,67 @@
+"""P4, figure 4: deadlines missed over k, for five lengths of the basic batch.
+
+BTS with a scheduling batch of k basic batches. Longer batches need fewer scheduling steps, and hold tasks that fall due
+while they wait for the others or run. The set-up is that of ``deadlines.py``, at lambda 0.6: some overload.
+
+In the paper the best length of a scheduling batch is 0.04 to 0.1 s; where it lies depends on what a step costs beside a
+batch, and here it is several times that.
+"""
+
+from __future__ import annotations
+
+from engine.bench.figures.base import Check, Figure, Measured, Panel, Verdict
+from engine.bench.figures.deadlines import TABLE_1, Setup, run
+from engine.bench.figures.lab import Lab
+
+FIGURE = Figure(
+    title="Batch sizes",
+    claim=(
+        "One basic batch is not always the best scheduling batch, least of all when it is short (0.02 s: two are best, "
+        "0.01 s: five); of the five lengths 0.1 s reaches the least SDMR."
+    ),
+    engines=("simulated",),
+    parameters={"queries": "100", "selectivity": "0.5", "lambda": "0.6", "policy": "bts", **TABLE_1},
+)
+
+RATE = 0.6
+UNITS_S = (0.01, 0.02, 0.04, 0.05, 0.1)
+KS = (1, 2, 3, 5, 8, 12, 20)
+
+
+def measure(lab: Lab) -> Measured:
+    units, ks = lab.choose(UNITS_S, (0.02, 0.1)), lab.choose(KS, (1, 5, 20))
+    curves: dict[str, list[tuple[float, float]]] = {f"{unit:g} s": [] for unit in units}
+    for number, unit in enumerate(units):
+        for k in ks:
+            lab.progress((number + k / ks[-1]) / len(units))
+            setup = Setup("BTS", RATE, unit_s=unit, k=k, simulated=lab.choose(50, 10), long_s=lab.choose(6.0, 4.0))
+            curves[f"{unit:g} s"].append((k, run(setup).sdmr))
+    return Measured((Panel("k", "SDMR", curves),))
+
+
+def verdict(measured: Measured) -> Verdict:
+    curves = {name: dict(curve) for name, curve in measured.panels[0].curves.items()}
+    best = {name: min(curve, key=lambda k, c=curve: c[k]) for name, curve in curves.items()}  # type: ignore[misc]
+    least = {name: min(curve.values()) for name, curve in curves.items()}
+    *shorter, longest = curves
+    ks = list(best.values())
+    return Verdict(
+        (
+            Check(best[shorter[0]] > 1, f"basic batches of {shorter[0]} are best in batches of {best[shorter[0]]:g}"),
+            Check(
+                ks == sorted(ks, reverse=True),
+                "the shorter the basic batch, the more of them: " + ", ".join(f"{n}: {k:g}" for n, k in best.items()),
+            ),
+            Check(
+                least[longest] <= min(least.values()) + 0.005,
+                f"{longest} reaches {least[longest]:.3f}, the others {min(least[n] for n in shorter):.3f} at best",
+            ),
+            Check(
+                curves[longest][1] == min(curve[1] for curve in curves.values()),
+                f"and with k = 1 it misses least as well: {curves[longest][1]:.3f}",
+            ),
+        ),
+        "sdmr",
+        least[longest],
+        min(least[n] for n in shorter),
+    )
