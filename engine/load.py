@@ -12,6 +12,7 @@ from catalog.network import Kinds, Network
 from catalog.schema import Schema, Type
 from engine.boxes import box_kinds
 from engine.expressions import compile_expression
+from engine.shed.values import unjudged
 from engine.simulate.costs import declared
 from load_shedder.warnings import Warned, shed_warnings
 from scheduler.choice import AUTO
@@ -53,4 +54,4 @@ def _policy_fits(name: str, network: Network) -> list[tuple[str, str]]:
 def _warn(network: Network) -> list[Warned]:
     statistics = declared(network)
     statistics.train_tuples[:] = AUTO_TUPLES  # trains are long under overload
-    return shed_warnings(network, statistics)
+    return [*shed_warnings(network, statistics), *(Warned(*remark) for remark in unjudged(network))]

@@ -10,6 +10,7 @@ import pytest
 
 from catalog.describe import find_place
 from catalog.shed import NOTHING_SHED
+from engine.load import load_network
 from scheduler.state import SchedulerSettings
 from storage.train import Train
 from tests.unit.shed_harness import Shedder, shedder
@@ -233,3 +234,18 @@ def test_an_inner_join_gives_a_part_of_its_pairs() -> None:
         assert s.dropped("l->j.0")["shed"] == pytest.approx(COUNT / 2, abs=8)
         assert len(s.rows["out"]) == pytest.approx(0.4 * COUNT, rel=0.1)
         assert all(row[1] == row[3] for row in s.rows["out"])
+
+
+def test_a_value_that_is_seen_only_after_the_last_box_is_a_warning_with_its_place() -> None:
+    text = (
+        "streams: {{s: {{schema: {{n: bigint, v: double}}, overload: {overload}}}}}\nboxes: {{m: {{map: s, {map}}}}}\n"
+    )
+    text += "outputs:\n  one: {{from: m, qos: {{lossy: 50%, prefer: 'v >= 3'}}}}\n"
+
+    def warned(overload: str, fields: str) -> list[tuple[str, int]]:
+        network = load_network(text.format(overload=overload, map=fields), {})
+        return [(w.place, w.line) for w in network.warnings if "at random" in w.message]
+
+    assert warned("shed", "select: {v: '10 - v'}") == [("outputs.one.qos.prefer", 4)]
+    assert warned("shed", "add: {w: '10 - v'}") == []
+    assert warned("block", "select: {v: '10 - v'}") == []
