@@ -14,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from catalog.build import read_network
 from engine.boxes import box_kinds
 from engine.daemon import Daemon
+from engine.load import load_network
 from qos_monitor.conservation import LAWS, breaches, residuals
+from scheduler.policies import policies
 from storage.train import Train
 
 NETWORK = """
@@ -90,6 +92,24 @@ def test_what_went_through_is_what_the_metrics_say(daemon: Daemon) -> None:
     assert seen["aurorad_build_info", "round_robin", "superbox", "9.9"] == 1
     assert [seen["aurorad_conservation_residual", law] for law in LAWS] == [0] * len(LAWS)
     assert residuals(daemon.readings()) == dict.fromkeys(LAWS, 0)
+
+
+def test_what_auto_chose_and_why_can_be_seen() -> None:
+    """From start to end, with sockets and threads; and it stops at once, whatever it is computing."""
+    text = NETWORK.replace("streams:", "scheduler: {policy: auto}\nstreams:", 1)
+    daemon = Daemon(load_network(text, {}), version="9.9")
+    daemon.start()
+    try:
+        feed(daemon)
+        assert daemon.engine.drain(LIMIT_S)
+        daemon.monitor.tick()
+        stats = orjson.loads(get(daemon, "/api/v1/stats"))["scheduler"]
+        assert stats["asked"] == "auto" and stats["policy"] in policies() and stats["reason"]
+        chosen = [key for key in metrics(daemon) if key[0] == "aurorad_scheduler_choice"]
+        assert chosen == [("aurorad_scheduler_choice", stats["policy"], "auto", stats["traversal"])]
+        assert metrics(daemon)["aurorad_scheduler_plans_total", "min_cost"] > 0
+    finally:
+        daemon.stop()
 
 
 def test_statistics_learn_from_what_runs(daemon: Daemon) -> None:

@@ -55,7 +55,7 @@ def expected() -> list[list[Any]]:
     return run("round_robin", SchedulerSettings())
 
 
-@pytest.mark.parametrize("name", sorted(policies()))
+@pytest.mark.parametrize("name", ["auto", *sorted(policies())])
 def test_same_rows_under_every_policy(name: str) -> None:
     assert any(expected())
     assert run(name, SchedulerSettings()) == expected()
