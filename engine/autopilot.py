@@ -8,21 +8,25 @@ computes. The scheduler's turn is held only to copy what waits.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from time import sleep, thread_time_ns
+
+import numpy as np
 
 from catalog.readings import LatencyReading
 from catalog.stats import Statistics
 from engine.chooser import Chooser, waiting_worth
 from engine.core import Engine
-from engine.simulate.arrivals import READS_PER_S
-from engine.simulate.what_if import Snapshot, Waiting, WhatIf, waiting_now
+from engine.simulate.arrivals import READS_PER_S, Trains
+from engine.simulate.what_if import RECENT_NS, Snapshot, Waiting, WhatIf, waiting_now
 
 log = logging.getLogger("aurorad.scheduler")
 
 TICK_S = 0.1
 SHARE = 0.05
+NOTED_AT_MOST = 20_000  # trains
 SETTLE_NS = 1_000_000_000  # from the first tuple until its rate is worth anything
 STOP_S = 15.0
 BASE_NS = 3_600_000_000_000
@@ -53,6 +57,9 @@ class Autopilot:
         what_if = WhatIf(engine.network, settings=engine.state.settings, workers=workers, breathe=self._breathe)
         self.chooser = Chooser(engine.network, what_if, now_ns())
         self._told = (0.0, 0)
+        self._noted: deque[tuple[int, int, int]] = deque(maxlen=NOTED_AT_MOST)
+        self._begun_ns = now_ns()
+        engine.routes.noted = self._noted
         self._thread = Thread(target=self._run, name="aurorad-chooser", daemon=True)
 
     def start(self) -> None:
@@ -105,6 +112,7 @@ class Autopilot:
     def _snapshot(self, now_ns: int, waiting: Sequence[Waiting]) -> Snapshot:
         moved_ns = BASE_NS - now_ns
         rates = self._statistics.rate_per_s.tolist()
+        recent, recent_ns = self._recent(now_ns)
         return Snapshot(
             BASE_NS,
             tuple(
@@ -113,7 +121,19 @@ class Autopilot:
             ),
             tuple(rates),
             tuple(max(1.0, rate / READS_PER_S) for rate in rates),
+            {stream: (times + moved_ns, tuples) for stream, (times, tuples) in recent.items()},
+            recent_ns,
         )
+
+    def _recent(self, now_ns: int) -> tuple[dict[int, Trains], int]:
+        """What came of late by stream, and over how long that was."""
+        noted = list(self._noted)
+        since_ns = max(self._begun_ns, now_ns - RECENT_NS)
+        if len(noted) == NOTED_AT_MOST:
+            since_ns = max(since_ns, noted[0][0])
+        rows = np.array([row for row in noted if since_ns <= row[0] < now_ns], np.int64).reshape(-1, 3)
+        by_stream = {int(s): rows[rows[:, 1] == s] for s in np.unique(rows[:, 1])}
+        return {s: (np.sort(part[:, 0]), part[:, 2]) for s, part in by_stream.items()}, now_ns - since_ns
 
     def _breathe(self) -> None:
         if self._ended.is_set():

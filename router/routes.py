@@ -11,6 +11,7 @@ Threads: ``admit`` on the I/O thread (or whoever feeds in process), ``enqueue`` 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from threading import Lock
 
@@ -50,6 +51,7 @@ class Routes:
         self.admitted = [0] * len(network.streams)  # tuples, by stream
         self.rejected_skew = [0] * len(network.streams)  # tuples stamped too far ahead: received = admitted + these
         self.latest: list[Train | None] = [None] * len(network.streams)  # for whoever wants a look at the values
+        self.noted: deque[tuple[int, int, int]] | None = None  # arrival, stream, tuples of each train; for who asks
         # By stream that does not wait for room: its queues, and what is left of a train (nothing) while there is none.
         self.overflow: list[tuple[tuple[Arc, Keep], ...]] = [()] * len(network.streams)
         self._network = network
@@ -72,6 +74,8 @@ class Routes:
                     return  # all refused, or a watermark that is old news
             self.admitted[stream] += train.count
             self.latest[stream] = train
+            if self.noted is not None and train.count:
+                self.noted.append((int(train.arrival_ns[0]), stream, train.count))
             ways, queues, outputs = self._ways[stream], self._stream_queues[stream], self._stream_outputs[stream]
             if (full := self.overflow[stream]) and not self._storage.has_room:
                 ways, queues = (*full, *(way for way in ways if way[0].box is None)), ()

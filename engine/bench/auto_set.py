@@ -2,13 +2,14 @@
 
 Those of the papers' figures that are about quality of service, and the demo:
 
-- P0 11: 20 applications of five boxes in a row, tight and loose graphs given out at random.
-- P0 13: 200 applications of five boxes in a row, graphs of many shapes.
+- P0 11: 20 applications of five boxes in a row, tight and loose graphs given out at random: as the figure has it, in
+  bursts and a box at a time, and as a daemon would run it, in superboxes on tuples that come by chance.
+- P0 13: 200 applications of five boxes in a row, graphs of many shapes; likewise.
 - P4 8: 100 queries of one to three boxes with deadlines, a scheduling step that costs more than a task; a task that is
   late is worth nothing.
 - ``configs/demo.yaml``.
 
-All are run by one worker but the demo, which says itself how many. Tuples come by Poisson; a load is a share of what
+All are run by one worker but the demo, which says itself how many. Chance means Poisson; a load is a share of what
 the boxes alone can do, so with overheads a network is full below 1.
 """
 
@@ -19,9 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import numpy as np
+
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
+from engine.bench.figures import p0_11, p0_13
 from engine.load import load_network
 from engine.settings import scheduler_settings
 from engine.simulate.arrivals import Trains, arrivals
@@ -30,6 +34,7 @@ from engine.simulate.costs import declared
 from engine.simulate.experiment import capacity_rates
 from engine.simulate.sketch import Sketch
 from scheduler.state import BatchRule, SchedulerSettings
+from scheduler.trains import TrainRule
 
 SECOND = 1_000_000_000
 PLAIN = SchedulerSettings(traversal="auto")
@@ -96,6 +101,24 @@ P4_SETTINGS = SchedulerSettings(traversal="auto", batch=BatchRule(basic_ns=SECON
 P4_OVERHEADS = Overheads(step_ns=500_000.0, claim_ns=0.0, plan_ns=0.0, call_ns=0.0)
 
 
+def of_figure_11(load: float, seconds: float) -> Workload:
+    """As ``bench figure P0.11`` runs it: bursts on all streams at once, a box at a time."""
+    network = p0_11.network()
+    trains = p0_11.bursts(network, load, int(seconds * SECOND))
+    settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 5))
+    return Workload("P0.11 bursts", load, network, declared(network), trains, 1, settings)
+
+
+def of_figure_13(load: float, bursts: int) -> Workload:
+    """As ``bench figure P0.13`` runs it: all applications get tuples at the same moments."""
+    network = p0_13.network()
+    times = (np.arange(bursts) * (p0_13.WORK_NS / load)).astype(np.int64)
+    trains = {s.number: (times, np.full(bursts, p0_13.BURST, np.int64)) for s in network.streams}
+    settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 2))
+    overheads = Overheads(step_ns=13_000.0)
+    return Workload("P0.13 bursts", load, network, declared(network), trains, 1, settings, overheads)
+
+
 def of_papers(name: str, load: float, seconds: float, seed: int) -> Workload:
     network = {"P0.11": figure_11, "P0.13": figure_13, "P4.8": figure_p4}[name](seed)
     statistics = Statistics(network)
@@ -134,10 +157,12 @@ def workloads(seed: int, *, quick: bool) -> Iterator[Workload]:
         yield of_demo(1.2, 1.0, seed)
         return
     for load in (0.3, 0.7, 0.9, 1.2):
+        yield of_figure_11(load, 4.0)
         yield of_papers("P0.11", load, 20.0, seed)
-    for load in (0.3, 0.7, 0.9, 1.2):
-        yield of_papers("P0.13", load, 10.0, seed)
+    yield of_figure_13(0.5, 5)
+    for load in (0.9, 1.2):
+        yield of_papers("P0.13", load, 8.0, seed)
     for load in (0.3, 0.6, 0.9):
-        yield of_papers("P4.8", load, 10.0, seed)
+        yield of_papers("P4.8", load, 4.0, seed)
     for load in (0.3, 0.7, 0.9, 1.2):
-        yield of_demo(load, 20.0, seed)
+        yield of_demo(load, 10.0, seed)

@@ -12,6 +12,7 @@ train) takes as many times as long as there are busy workers, while the work on 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -185,6 +186,15 @@ class Simulation:
         self._admitted = at
         self.now_ns = until_ns if until_ns is not None else self.now_ns
         self.storage.pass_time(self.now_ns)
+
+    def came_since(self, since_ns: int) -> dict[int, Trains]:
+        """What has arrived from then until now, by stream."""
+        times, streams, counts = self._arrivals
+        last = bisect_right(times, self.now_ns)
+        first = bisect_left(times, since_ns, 0, last)
+        by_stream = np.array(streams[first:last], np.int64)
+        moments, tuples = np.array(times[first:last], np.int64), np.array(counts[first:last], np.int64)
+        return {int(s): (moments[by_stream == s], tuples[by_stream == s]) for s in np.unique(by_stream)}
 
     @property
     def is_done(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.chooser import Chooser, waiting_worth
 from engine.simulate.core import Simulation
-from engine.simulate.what_if import Snapshot, waiting_now
+from engine.simulate.what_if import RECENT_NS, Snapshot, waiting_now
 from scheduler.policies import policies
 
 RATE_MEMORY = 0.7  # of the rate measured before, at each look of half a second and more
@@ -20,7 +20,7 @@ class Pilot:
         self._rates = [0.0] * streams
         self._reads = [1.0] * streams
         self._before = [(0, 0)] * streams  # tuples and trains
-        self._before_ns = simulation.now_ns
+        self._begun_ns = self._before_ns = simulation.now_ns
         self._told = (0.0, 0.0)  # utility and tuples that came out
         simulation.on_tick = self.tick
 
@@ -60,4 +60,7 @@ class Pilot:
         return min(out, waiting_worth(simulation.state, now_ns))
 
     def _snapshot(self, now_ns: int) -> Snapshot:
-        return Snapshot(now_ns, waiting_now(self._simulation.state), tuple(self._rates), tuple(self._reads))
+        recent_ns = min(now_ns - self._begun_ns, RECENT_NS)
+        recent = self._simulation.came_since(now_ns - recent_ns)
+        waiting = waiting_now(self._simulation.state)
+        return Snapshot(now_ns, waiting, tuple(self._rates), tuple(self._reads), recent, recent_ns)

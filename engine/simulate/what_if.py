@@ -1,10 +1,11 @@
 """What would happen from here on under another policy: short simulations that start from the state of this moment.
 
 A ``Snapshot`` is what is known now: the statistics, what waits on which arc since when, and how fast tuples come. The
-simulation of a candidate begins with the same queues, gets the same made-up arrivals for a *horizon*, and runs until
+simulation of a candidate begins with the same queues, gets what came of late once more for a *horizon*, and runs until
 everything is out. What comes at first only sets the scene: what waits now is lost or won whoever goes on, and what
 counts is where a policy leads. What comes at last only keeps up the pressure on what came before. The horizon covers
-the graphs twice over (a shorter one would not see what waiting costs in the end), within a limit on the trains.
+the graphs twice over (a shorter one would not see what waiting costs in the end), and as long again as the oldest tuple
+has waited (or all would be judged by how they clear the same backlog), within a limit on the steps.
 
 Two rounds keep it cheap: a short one for all candidates, a long one for those that did well. A candidate that takes far
 more steps than the trains would ask for (``edf`` on long trains) is given up: no forecast.
@@ -12,7 +13,7 @@ more steps than the trains would ask for (``edf`` on long trains) is given up: n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -27,11 +28,12 @@ from engine.simulate.storage import SimulatedTrain
 from scheduler.choice import Forecast, finalists
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
-from scheduler.superbox import static_superboxes
 
 LEAST_NS, MOST_NS = 250_000_000, 10_000_000_000  # of the horizon
-VISITS = (1_500, 10_000)  # of trains to superboxes, at most, in the short round and in the long one
-STEPS_A_VISIT = 3  # a candidate that needs more is given up
+STEPS = (1_500, 10_000)  # of a candidate, about, in the short round and in the long one
+DEARER = 4  # who needs so many times these steps is given up
+ENOUGH_NS = 1_000_000_000  # of what came of late, to take it for what will come
+RECENT_NS = MOST_NS
 LONG_ENOUGH = 0.9  # a short round that sees so much of the long one is all that is needed
 SCENE, PRESSURE = 0.25, 0.35  # of the horizon, at its start and at its end
 ENTRIES_AT_MOST = 64  # by arc; more are taken together
@@ -52,6 +54,8 @@ class Snapshot(NamedTuple):
     waiting: tuple[Waiting, ...]
     rates_per_s: tuple[float, ...]  # by stream, tuples
     reads: tuple[float, ...]  # by stream, tuples that come together
+    recent: Mapping[int, Trains] = {}  # by stream, what came of late; empty: unknown
+    recent_ns: int = 0  # over this long, until now
 
 
 def waiting_now(state: SchedulerState) -> tuple[Waiting, ...]:
@@ -70,28 +74,37 @@ def waiting_now(state: SchedulerState) -> tuple[Waiting, ...]:
     return tuple(out)
 
 
-def horizon_ns(network: Network, snapshot: Snapshot, visits_at_most: int) -> int:
+def horizon_ns(network: Network, snapshot: Snapshot, steps_at_most: float, steps_a_train: float) -> int:
     span_ns = max((o.qos.latency.points[-1][0] for o in network.outputs if o.qos.latency is not None), default=0.0)
     trains_per_s = sum(r / max(n, 1.0) for r, n in zip(snapshot.rates_per_s, snapshot.reads, strict=True))
-    affordable_ns = visits_at_most / max(trains_per_s * visits_a_train(network), 1e-9) * 1e9
-    return int(min(max(LEAST_NS, min(MOST_NS, 2 * span_ns)), max(affordable_ns, LEAST_NS / 10)))
-
-
-def visits_a_train(network: Network) -> float:
-    """Superboxes by stream: about how many plans a train that comes in leads to."""
-    return max(1.0, len(static_superboxes(network)) / max(1, len(network.streams)))
+    affordable_ns = steps_at_most / max(trains_per_s * steps_a_train, 1e-9) * 1e9
+    oldest_ns = max((snapshot.now_ns - w.first_ns for w in snapshot.waiting), default=0)
+    wanted_ns = min(MOST_NS, max(LEAST_NS, 2 * span_ns, 2 * oldest_ns))
+    return int(min(wanted_ns, max(affordable_ns, LEAST_NS / 10)))
 
 
 def arrivals_ahead(snapshot: Snapshot, duration_ns: int, seed: Sequence[int]) -> dict[int, Trains]:
-    """Tuples as they have been coming, by Poisson, from now on."""
+    """What came of late once more, again and again; where too little of it is known, tuples by Poisson at its rate."""
+    if snapshot.recent_ns >= ENOUGH_NS:
+        times = -(-duration_ns // snapshot.recent_ns)
+        return {stream: _again(trains, snapshot, times, duration_ns) for stream, trains in snapshot.recent.items()}
     out: dict[int, Trains] = {}
     for stream, (rate, read) in enumerate(zip(snapshot.rates_per_s, snapshot.reads, strict=True)):
         if rate <= 0:
             continue
         together = max(1, round(read))
-        times = poisson(np.random.default_rng([*seed, stream]), rate / together, duration_ns)
-        out[stream] = times + snapshot.now_ns, np.full(times.shape[0], together, np.int64)
+        moments = poisson(np.random.default_rng([*seed, stream]), rate / together, duration_ns)
+        out[stream] = moments + snapshot.now_ns, np.full(moments.shape[0], together, np.int64)
     return out
+
+
+def _again(trains: Trains, snapshot: Snapshot, times: int, duration_ns: int) -> Trains:
+    moments, counts = trains
+    first_ns = snapshot.now_ns - snapshot.recent_ns
+    rounds = np.arange(1, times + 1)[:, None] * snapshot.recent_ns
+    ahead = (moments[None, :] + rounds).ravel()
+    kept = (ahead >= snapshot.now_ns) & (ahead < snapshot.now_ns + duration_ns) & (np.tile(moments, times) >= first_ns)
+    return ahead[kept], np.tile(counts, times)[kept]
 
 
 class WhatIf:
@@ -114,33 +127,54 @@ class WhatIf:
         self._seed = seed
         self._breathe = breathe
         self._asked = 0
+        self._steps_a_train = 1.0  # as the last round found it
 
     def forecasts(
-        self, snapshot: Snapshot, statistics: Statistics, names: Iterable[str], current: str
+        self, snapshot: Snapshot, statistics: Statistics, names: Sequence[str], current: str
     ) -> list[Forecast]:
-        """Every candidate on the same arrivals, which are new each time."""
+        """Every candidate on the same arrivals; in the order of ``names``."""
         self._asked += 1
         frozen = deepcopy(statistics)
-        short, long = VISITS
-        found = self._round(names, snapshot, frozen, short)
-        if horizon_ns(self._network, snapshot, short) >= LONG_ENOUGH * horizon_ns(self._network, snapshot, long):
+        short, long = STEPS
+        found = self._round(names, snapshot, frozen, short) or self._round(names, snapshot, frozen, short)
+        if self._horizon_ns(snapshot, short) >= LONG_ENOUGH * self._horizon_ns(snapshot, long):
             return found
         return self._round(finalists(current, found), snapshot, frozen, long)
 
-    def _round(self, names: Iterable[str], snapshot: Snapshot, statistics: Statistics, visits: int) -> list[Forecast]:
-        duration_ns = horizon_ns(self._network, snapshot, visits)
-        trains = arrivals_ahead(snapshot, duration_ns, (self._seed, self._asked))
-        found = [self._one(name, snapshot, statistics, trains, duration_ns) for name in names]
-        return [f for f in found if f is not None]
+    def _horizon_ns(self, snapshot: Snapshot, steps: int) -> int:
+        return horizon_ns(self._network, snapshot, steps, self._steps_a_train)
 
-    def _one(
+    def _round(self, names: Sequence[str], snapshot: Snapshot, statistics: Statistics, steps: int) -> list[Forecast]:
+        """One after the other; the fewest steps that a train took are what the next horizon is reckoned by."""
+        duration_ns = self._horizon_ns(snapshot, steps)
+        trains = arrivals_ahead(snapshot, duration_ns, (self._seed, self._asked))
+        came = sum(len(moments) for moments, _ in trains.values()) + len(snapshot.waiting)
+        found: dict[str, Forecast] = {}
+        fewest: int | None = None
+        for name in names:
+            simulation = self._simulate(name, snapshot, statistics, trains, duration_ns, DEARER * steps)
+            if simulation is None:
+                continue
+            taken = simulation.totals.plans
+            fewest = taken if fewest is None else min(fewest, taken)
+            quality = summary(simulation.recorders)
+            found[name] = Forecast(name, quality.utility, quality.mean_ns)
+        if fewest is None:
+            self._steps_a_train *= DEARER  # it was thought that trains take fewer: next time not so far ahead
+        elif came:
+            self._steps_a_train = max(1.0, fewest / came)
+        return list(found.values())
+
+    def _simulate(
         self,
         name: str,
         snapshot: Snapshot,
         statistics: Statistics,
         trains: Mapping[int, Trains],
         duration_ns: int,
-    ) -> Forecast | None:
+        steps_at_most: int,
+    ) -> Simulation | None:
+        """The network under a policy from now on; None when it took too many steps."""
         simulation = Simulation(
             self._network,
             policies()[name],
@@ -155,8 +189,6 @@ class WhatIf:
         )
         for arc, tuples, first_ns, mean_ns in snapshot.waiting:
             simulation.put(arc, SimulatedTrain(tuples, first_ns, 2 * mean_ns - first_ns, mean_ns))
-        visits = sum(len(t) for t, _ in trains.values()) * visits_a_train(self._network) + len(snapshot.waiting)
-        steps_at_most = int(STEPS_A_VISIT * visits) + 500
         until_ns = snapshot.now_ns
         while not simulation.is_done:
             until_ns += SLICE_NS
@@ -164,6 +196,4 @@ class WhatIf:
             self._breathe()
             if simulation.totals.plans > steps_at_most:
                 return None
-        simulation.count_expired()
-        quality = summary(simulation.recorders)
-        return Forecast(name, quality.utility, quality.mean_ns)
+        return simulation

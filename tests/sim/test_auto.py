@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from catalog.qos import QoS, QoSGraph
 from engine.bench.auto import BEHIND, run
 from engine.bench.harness import Options
@@ -13,6 +15,7 @@ from engine.simulate.sketch import Sketch
 SECOND = 1_000_000_000
 
 
+@pytest.mark.timeout(600)  # fifteen seconds of work, on a machine that may have other things to do
 def test_auto_is_near_the_best_everywhere_and_ahead_of_each_over_all() -> None:
     results = list(run(Options(quick=True)))
     beside_the_best = [r for r in results if r.case.startswith(("P0", "P4", "demo"))]
