@@ -41,6 +41,7 @@ class Overload:
         semantic_arcs: frozenset[int] | None = None,
         values: Callable[[], Mapping[int, Values]] = dict,
         clock_ns: Callable[[], int] = thread_time_ns,
+        tells: bool = True,
     ) -> None:
         self.verdict = Verdict()
         self.spent_ns = 0  # deciding
@@ -51,6 +52,7 @@ class Overload:
         self._clock_ns = clock_ns
         self._semantic_arcs = semantic_arcs
         self._is_incurable = False
+        self._tells = tells  # the log
         self._set_network(epoch)
 
     def _set_network(self, epoch: Epoch) -> None:
@@ -76,7 +78,8 @@ class Overload:
         if plan is not None:
             self._apply(plan)
         self.spent_ns += self._clock_ns() - begun_ns
-        self._tell(before, plan, was_shedding, read)
+        if self._tells:
+            self._tell(before, plan, was_shedding, read)
         return plan
 
     def replace(self, epoch: Epoch) -> None:

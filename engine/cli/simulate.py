@@ -42,6 +42,10 @@ def simulate(
     check: Annotated[
         bool, typer.Option("--check", help="Run the engine itself too, in real time, and say how far off this is.")
     ] = False,
+    contract: Annotated[
+        bool,
+        typer.Option("--contract", help="What each output delivers with the load shedder on: share, p99, utility."),
+    ] = False,
     png: Annotated[Path | None, typer.Option("--plot", help="Draw a PNG (needs matplotlib).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for tools.")] = False,
 ) -> None:
@@ -54,6 +58,7 @@ def simulate(
 
     \b
       aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin --seed 7
+      aurorad simulate network.yaml --load 2 --contract
       aurorad simulate network.yaml --from-stats http://127.0.0.1:9400 --for 1h
       aurorad simulate network.yaml --arrivals trace.csv --json > runs.json
     """
@@ -67,6 +72,9 @@ def simulate(
     )
     if check:
         _check(experiment)
+        return
+    if contract:
+        _contract(experiment, as_json)
         return
     runs = _run_with_bar(experiment)
     if png is not None:
@@ -83,6 +91,18 @@ def simulate(
         from engine.simulate.report import text
 
         typer.echo(text(runs))
+
+
+def _contract(experiment: Experiment, as_json: bool) -> None:
+    from engine.simulate.contract import contract_json, contract_text, run_contracts
+
+    found = _with_bar(experiment, lambda progress: run_contracts(experiment, progress))
+    if as_json:
+        import orjson
+
+        typer.echo(orjson.dumps(contract_json(experiment, found), option=orjson.OPT_INDENT_2).decode())
+    else:
+        typer.echo(contract_text(found))
 
 
 def _check(experiment: Experiment) -> None:

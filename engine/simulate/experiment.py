@@ -117,7 +117,7 @@ def run_one(
     trains: Mapping[int, Trains],
     progress: Callable[[str, float, float], None] | None = None,
 ) -> Run:
-    chooser = _chooser(experiment) if policy == AUTO else None
+    chooser = make_chooser(experiment) if policy == AUTO else None
     simulation = Simulation(
         experiment.network,
         policies()[policy if chooser is None else chooser.choice.policy],
@@ -163,7 +163,7 @@ def run_one(
     )
 
 
-def _chooser(experiment: Experiment) -> Chooser:
+def make_chooser(experiment: Experiment) -> Chooser:
     what_if = WhatIf(
         experiment.network,
         settings=experiment.settings,

@@ -90,6 +90,8 @@ class SimulatedStorage:
         self.peak_bytes = 0.0
         self.byte_ns = 0.0  # the integral over time
         self.expired = [0] * len(tuple_bytes)  # tuples, by arc
+        self.waiting = [0] * len(tuple_bytes)  # tuples, by arc: now
+        self.taken = [0] * len(tuple_bytes)  # and all that were taken
         self.has_room = True
         self.cut_arcs = 0  # nothing is on disk here
         self.wants_rank = False
@@ -102,6 +104,7 @@ class SimulatedStorage:
     def enqueue(self, arcs: Sequence[int], train: SimulatedTrain) -> None:
         for arc in arcs:
             self.queues[arc].append(train)
+            self.waiting[arc] += train.count
             self.tuples += train.count
             self.nbytes += train.count * self.tuple_bytes[arc]
         if self.nbytes > self.peak_bytes:
@@ -125,6 +128,8 @@ class SimulatedStorage:
             whole += 1
             left -= train.count
         count = tuples - left
+        self.waiting[arc] -= count
+        self.taken[arc] += count
         self.tuples -= count
         self.nbytes -= count * self.tuple_bytes[arc]
         return taken, count, whole

@@ -1,0 +1,170 @@
+"""The overload contract: what each output will deliver at a load that the machine cannot take.
+
+The network runs under the virtual clock with the daemon's own scheduler, monitor and load shedder (``watch``), and
+after a while for it to settle each output is measured: the share of its tuples that comes out, how late, and what that
+is worth by its graphs. The same seed gives the same contract.
+
+The utility of an output is the mean of its latency graph over what was delivered, times what its loss graph gives for
+the share delivered (the share itself where it has none): what ``bench overload`` measures of the daemon.
+
+Values are not simulated: where drops go by value the daemon keeps more of the worth than is promised here. A window
+that is dropped whole counts as its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from catalog.config.units import format_duration
+from catalog.load import LoadModel
+from catalog.readings import plain
+from engine.simulate.arrivals import Trains
+from engine.simulate.experiment import Experiment, capacity_rates, draw, make_chooser
+from engine.simulate.pilot import Pilot
+from engine.simulate.shedding import SheddingSimulation
+from engine.simulate.watch import Watch
+from scheduler.choice import AUTO
+from scheduler.policies import policies
+
+SETTLE_NS = 2_000_000_000
+"""Not counted: until then the shedder may take to find its plan."""
+
+
+class Promise(NamedTuple):
+    """One output."""
+
+    name: str
+    share: float  # of its tuples that are delivered
+    p50_ns: float
+    p99_ns: float
+    deadline_ns: int | None
+    latency_utility: float
+    utility: float
+
+
+class Dropped(NamedTuple):
+    arc: str
+    share: float
+
+
+class Contract(NamedTuple):
+    policy: str
+    load: float
+    rate_per_s: float  # of all streams
+    outputs: tuple[Promise, ...]
+    drops: tuple[Dropped, ...]  # over the whole run after settling
+    load_ratio: float  # as the verdict saw it at the end
+    plans: int
+
+    @property
+    def utility(self) -> float:
+        """Of all outputs together."""
+        return sum(o.utility for o in self.outputs)
+
+
+def run_contracts(
+    experiment: Experiment, progress: Callable[[str, float, float], None] | None = None
+) -> list[Contract]:
+    """Every load under every policy, with arrivals that are the same for all policies."""
+    base = capacity_rates(experiment.network, experiment.statistics, experiment.workers, experiment.overheads)
+    found: list[Contract] = []
+    for load in experiment.loads:
+        trains = draw(experiment, base * load, load)
+        found += [contract(experiment, policy, load, trains, progress) for policy in experiment.policies]
+    return found
+
+
+def contract(
+    experiment: Experiment,
+    policy: str,
+    load: float,
+    trains: Mapping[int, Trains],
+    progress: Callable[[str, float, float], None] | None = None,
+) -> Contract:
+    network, end_ns = experiment.network, experiment.duration_ns
+    settle_ns = min(SETTLE_NS, end_ns // 2)
+    chooser = make_chooser(experiment) if policy == AUTO else None
+    simulation = SheddingSimulation(
+        network,
+        policies()[policy if chooser is None else chooser.choice.policy],
+        trains,
+        statistics=experiment.statistics,
+        settings=experiment.settings,
+        workers=experiment.workers,
+        overheads=experiment.overheads,
+        warm_up_ns=settle_ns,
+    )
+    if chooser is not None:
+        Pilot(simulation, chooser)
+    watch = Watch(simulation, experiment.workers)
+    report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
+    simulation.run(settle_ns, report)
+    shed_before, came_before = list(simulation.shed), list(simulation.came_tuples)
+    simulation.run(end_ns, report)
+    verdict = watch.overload.verdict
+    simulation.run(None, report)
+    simulation.count_expired()
+    came = np.subtract(simulation.came_tuples, came_before).astype(np.float64)
+    flow = LoadModel(network).flow(came, experiment.statistics.port_selectivity)
+    dropped = np.subtract(simulation.shed, shed_before)
+    reached = np.maximum(flow.arcs, 1.0)
+    return Contract(
+        policy=policy,
+        load=load,
+        rate_per_s=simulation.arrived / max(end_ns / 1e9, 1e-9),
+        outputs=tuple(_promise(simulation, o, float(flow.outputs[o])) for o in range(len(network.outputs))),
+        drops=tuple(
+            Dropped(network.arcs[a].name, min(1.0, float(dropped[a] / reached[a])))
+            for a in np.flatnonzero(dropped > 0).tolist()
+        ),
+        load_ratio=verdict.load_ratio,
+        plans=len(watch.plans),
+    )
+
+
+def _promise(simulation: SheddingSimulation, number: int, due: float) -> Promise:
+    output = simulation.network.outputs[number]
+    quality = simulation.recorders[number].quality()
+    share = min(1.0, quality.tuples / due) if due >= 1 else 1.0
+    late = quality.utility if quality.tuples else 0.0
+    loss = output.qos.loss.utility(share) if output.qos.loss is not None else share
+    return Promise(output.name, share, quality.p50_ns, quality.p99_ns, output.qos.deadline_ns, late, late * loss)
+
+
+def contract_json(experiment: Experiment, contracts: Sequence[Contract]) -> dict[str, Any]:
+    """Plain data; the same experiment gives the same bytes."""
+    return {
+        "seed": experiment.seed,
+        "arrivals": "trace" if experiment.trace else experiment.process,
+        "duration_s": experiment.duration_ns / 1e9,
+        "workers": experiment.workers,
+        "contracts": [{**plain(c), "utility": c.utility} for c in contracts],
+    }
+
+
+def contract_text(contracts: Sequence[Contract]) -> str:
+    from engine.simulate.report import table
+
+    lines: list[str] = []
+    for c in contracts:
+        lines.append(f"at load {c.load:g} ({c.rate_per_s:,.0f} tuples/s, policy {c.policy}) the outputs deliver")
+        head = ("output", "share", "p50", "p99", "good until", "on time", "utility")
+        rows = [
+            (
+                o.name,
+                f"{o.share:.1%}",
+                format_duration(o.p50_ns),
+                format_duration(o.p99_ns),
+                "-" if o.deadline_ns is None else format_duration(o.deadline_ns),
+                f"{o.latency_utility:.3f}",
+                f"{o.utility:.3f}",
+            )
+            for o in c.outputs
+        ]
+        lines += table(head, [*rows, ("all", "", "", "", "", "", f"{c.utility:.3f}")])
+        dropped = ", ".join(f"{d.share:.0%} of {d.arc}" for d in c.drops)
+        lines += [f"dropped: {dropped or 'nothing'}", ""]
+    return "\n".join(lines).rstrip()

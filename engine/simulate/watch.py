@@ -1,0 +1,94 @@
+"""The monitor and the load shedder of a simulation: the daemon's own, ten times a second of virtual time.
+
+What a simulated engine has counted is put into the same readings that the daemon makes of itself; the sampler, the
+verdict, the road map and the controller are the daemon's and do not know the difference. Their plan comes back as the
+share that each arc keeps. Tuples have no values here, so drops by value count as drops at random: the daemon does
+better than the contract where values differ.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from catalog.catalog import Epoch
+from catalog.readings import (
+    ArcReading,
+    BoxReading,
+    EngineReading,
+    OutputReading,
+    Readings,
+    StreamReading,
+    WorkerReading,
+)
+from catalog.shed import ShedPlan
+from catalog.stats import Statistics
+from engine.overload import Overload
+from engine.simulate.shedding import SheddingSimulation
+from qos_monitor.sampler import Sampler
+
+LEARNED = ("cost_per_call_ns", "cost_per_tuple_ns", "selectivity", "port_selectivity", "train_tuples", "tuple_bytes")
+
+
+class Watch:
+    """Put on a simulation before it runs."""
+
+    def __init__(self, simulation: SheddingSimulation, workers: int) -> None:
+        self._simulation = simulation
+        self._workers = workers
+        epoch = Epoch.of(simulation.network)
+        copy_costs(simulation.statistics, epoch.stats)
+        self._sampler = Sampler(epoch)
+        self.overload = Overload(epoch, self._apply, workers, clock_ns=lambda: 0, tells=False)
+        self.plans: list[tuple[int, ShedPlan]] = []  # when, and what
+        self._before = simulation.on_tick  # whoever ticks already
+        simulation.on_tick = self.tick
+
+    def tick(self) -> None:
+        self._before()
+        sample = self._sampler.fold(self._read())
+        if sample is not None:
+            self.overload.on_sample(sample, [True] * len(self._simulation.network.outputs))
+
+    def _apply(self, plan: ShedPlan) -> None:
+        self.plans.append((self._simulation.now_ns, plan))
+        self._simulation.kept = plan.kept_on_arc
+
+    def _read(self) -> Readings:
+        simulation = self._simulation
+        network, storage = simulation.network, simulation.storage
+        starts = simulation.statistics.port_start.tolist()
+        return Readings(
+            streams=[StreamReading(s.name, n, n) for s, n in zip(network.streams, simulation.came_tuples, strict=True)],
+            arcs=[
+                ArcReading(
+                    arc.name,
+                    tuples=storage.waiting[a],
+                    enqueued=storage.taken[a] + storage.waiting[a] + simulation.shed[a],
+                    dequeued=storage.taken[a],
+                    shed={"shed": simulation.shed[a]} if simulation.shed[a] else {},
+                )
+                for a, arc in enumerate(network.arcs)
+            ],
+            boxes=[
+                BoxReading(
+                    node.name,
+                    node.kind,
+                    calls=simulation.calls[b],
+                    tuples_in=simulation.tuples_in[b],
+                    tuples_out=sum(out := simulation.out[starts[b] : starts[b + 1]]),
+                    cost_ns=int(simulation.cost_ns[b]),
+                    tuples_out_by_port=out,
+                )
+                for b, node in enumerate(network.boxes)
+            ],
+            outputs=[OutputReading(o.name, n) for o, n in zip(network.outputs, simulation.emitted, strict=True)],
+            workers=[WorkerReading(w, simulation.busy_ns // self._workers) for w in range(self._workers)],
+            engine=EngineReading(now_ns=simulation.now_ns, workers=self._workers),
+        )
+
+
+def copy_costs(source: Statistics, target: Statistics) -> None:
+    """What is known of the boxes, so that the shedder need not learn it first."""
+    for name in LEARNED:
+        getattr(target, name)[:] = getattr(source, name)
+    target.observed_calls[:] = np.maximum(source.observed_calls, 1)

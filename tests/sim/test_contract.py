@@ -1,0 +1,114 @@
+"""The load shedder in the simulator: what is promised at a load, and how a step is answered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from catalog.network import Network
+from engine.load import load_network
+from engine.simulate.contract import Contract, contract_json, contract_text, run_contracts
+from engine.simulate.core import Overheads
+from engine.simulate.costs import declared
+from engine.simulate.experiment import Experiment, capacity_rates
+from engine.simulate.shedding import SheddingSimulation
+from engine.simulate.watch import Watch
+from scheduler.policies import policies
+
+TEXT = """
+http: {listen: "off"}
+engine: {workers: 1}
+streams:
+  s: {schema: {k: string, x: double}, overload: shed}
+boxes:
+  cut: {filter: s, where: "x > 0", cost: 2us, selectivity: 0.5}
+  strict: {universal: cut, cost: 20us}
+  free: {universal: cut, cost: 60us}
+  other: {universal: cut, cost: 60us}
+outputs:
+  kept: {from: strict, qos: {deadline: 100ms, dead: 1s}}
+  lossy: {from: free, qos: {deadline: 500ms, lossy: 60%}}
+  linear: {from: other, qos: {deadline: 500ms, loss: [[100%, 1], [0%, 0]]}}
+"""
+SECOND = 1_000_000_000
+
+
+def network(text: str = TEXT) -> Network:
+    return load_network(text)
+
+
+def experiment(loads: tuple[float, ...], process: str = "uniform", text: str = TEXT, seed: int = 1) -> Experiment:
+    made = network(text)
+    return Experiment(made, declared(made), ("round_robin",), loads, seed=seed, duration_ns=4 * SECOND, process=process)
+
+
+def promise(c: Contract, name: str) -> float:
+    return next(o.share for o in c.outputs if o.name == name)
+
+
+def test_below_the_knee_everything_is_promised() -> None:
+    [found] = run_contracts(experiment((0.5,)))
+    assert not found.drops and found.plans == 0
+    assert [o.share for o in found.outputs] == pytest.approx([1.0, 1.0, 1.0], abs=0.01)
+    assert found.utility == pytest.approx(3.0, abs=0.03)
+
+
+@pytest.mark.parametrize("process", ["uniform", "poisson"])
+def test_at_twice_the_load_what_has_no_loss_graph_keeps_all_and_is_in_time(process: str) -> None:
+    """Of 72 us a tuple half may be spent: 12 on what is kept whole, 12 on the 40 % that the lossy one needs, and of
+    the linear one's 30 what then is left, less what the engine needs for itself: below 40 %."""
+    [found] = run_contracts(experiment((2.0,), process))
+    kept = found.outputs[0]
+    assert kept.share == pytest.approx(1.0, abs=0.01)
+    assert kept.deadline_ns is not None and kept.p99_ns < kept.deadline_ns
+    assert promise(found, "lossy") == pytest.approx(0.4, abs=0.03)
+    assert 0.1 < promise(found, "linear") < 0.4
+    assert found.utility > 2.0
+
+
+def test_the_same_seed_gives_the_same_contract_to_the_byte() -> None:
+    first, second = (
+        repr(contract_json(e, run_contracts(e))) for e in (experiment((2.0,), "poisson"), experiment((2.0,), "poisson"))
+    )
+    assert first == second
+
+
+def test_a_contract_reads_as_a_table() -> None:
+    text = contract_text(run_contracts(experiment((0.5,))))
+    assert "at load 0.5" in text and "lossy" in text and text.endswith("dropped: nothing")
+
+
+def test_streams_that_block_are_not_shed() -> None:
+    [found] = run_contracts(experiment((2.0,), text=TEXT.replace("overload: shed", "overload: block")))
+    assert not found.drops and found.utility < 1.0
+
+
+def test_a_step_to_three_times_the_load_is_answered_and_forgotten() -> None:
+    """0.5 for 4 s, 3 for 6 s, 0.5 again: settled within 2 s, full delivery within 5 s, every tuple accounted for."""
+    made = network()
+    statistics = declared(made)
+    rate = float(capacity_rates(made, statistics, 1, Overheads())[0])
+    gap_ns = 5_000_000
+    times = np.arange(0, 18 * SECOND, gap_ns)
+    load = np.where((times >= 4 * SECOND) & (times < 10 * SECOND), 3.0, 0.5)
+    counts = np.maximum(1, np.round(load * rate * gap_ns / 1e9)).astype(np.int64)
+    simulation = SheddingSimulation(made, policies()["round_robin"], {0: (times, counts)}, statistics=statistics)
+    watch = Watch(simulation, 1)
+    waits = []
+    inner = simulation.on_tick
+
+    def tick() -> None:
+        inner()
+        waits.append((simulation.now_ns / 1e9, watch.overload.verdict.wait_ns / 1e9, dict(simulation.kept)))
+
+    simulation.on_tick = tick
+    simulation.run()
+    assert not any(kept for at, _, kept in waits if at < 4.0), "nothing is shed before"
+    assert all(wait < 0.1 for at, wait, _ in waits if 6.0 < at < 10.0), "the backlog of the step is gone"
+    assert all(kept for at, _, kept in waits if 4.5 < at < 10.0)
+    assert not any(kept for at, _, kept in waits if at > 15.0), "and nothing is shed after"
+    passed = simulation.out[0]
+    for box in ("strict", "free", "other"):
+        node = made.box(box)
+        assert simulation.tuples_in[node.number] + simulation.shed[node.in_arcs[0]] == passed
+    assert simulation.arrived == simulation.tuples_in[0] + simulation.shed[made.boxes[0].in_arcs[0]]
