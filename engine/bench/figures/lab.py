@@ -96,7 +96,7 @@ class Lab:
     def repeat(
         self,
         contenders: Mapping[str, Callable[[], float]],
-        rounds: int = 3,
+        rounds: int = 2,
         best: Callable[[Sequence[float]], float] = min,
     ) -> dict[str, float]:
         """The best round of each, taking turns: what else the machine does only ever makes a run slower. ``best`` is
