@@ -5,10 +5,10 @@ selectivity 1), on which the paper reckons by hand: one tuple on each queue, run
 experiment of the figure itself: one application tree (depth five, fan-out three) at a capacity of 0.5, whole queues as
 trains.
 
-A box call costs 500 us in the first and 200 us in the second, and what the engine adds; the cost of a tuple p goes from a twentieth of that to several times
-it. The paper's hand calculation lets each tuple of a call leave as soon as it is done (MC 12.5p + 6o, ML 7.17p + 7.17o:
-they cross at p/o = 0.22). Here a train leaves when its call ends, as columns do, so MC has 15p + 6o and they cross at
-0.15.
+A box call costs 500 us in the first and 200 us in the second, and what the engine adds; the cost of a tuple p goes
+from a small part of that to several times it. The paper's hand calculation lets each tuple of a call leave as soon as
+it is done (MC 12.5p + 6o, ML 7.17p + 7.17o: they cross at p/o = 0.22). Here a train leaves when its call ends, as
+columns do, so MC has 15p + 6o and they cross at 0.15.
 """
 
 from __future__ import annotations
