@@ -1,8 +1,8 @@
 """The testbed of P0 5.1: applications as trees of universal boxes, load as a share of capacity.
 
-Costs are those of the paper divided by ``SCALE``, because a scheduling step of ours costs about a twentieth of what a
-step must have cost on its machine (a 2 GHz Pentium with a storage manager on disk): so what is overhead and what is
-work stand in about the same proportion.
+Costs are those of the paper divided by ``SCALE``. The paper does not print what a scheduling step cost on its machine
+(a 2 GHz Pentium, with a storage manager on disk), so the scale is ours: such that a step for a single box is about a
+quarter of the box's work, and scheduling box by box has to show.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains
 from engine.simulate.sketch import Sketch, Tap
 
-SCALE = 5
+SCALE = 3
 COST_NS = (100_000 / SCALE, 1_000_000 / SCALE)  # the paper: 0.0001 to 0.001 s a tuple
 FAN_OUT, DEPTH = 3, 5
 
