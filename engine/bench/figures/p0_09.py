@@ -38,13 +38,13 @@ FIGURE = Figure(
     },
     differs={
         REAL: (
-            "Time, storage and scheduler go as the paper says. But the workers' share rises too: in a superbox of ours "
-            "trains pass from box to box without a queue, so what storage cost is gone, and of the overhead that is "
-            "left the box calls, which MC makes as BAAT does, are the largest part. To check: the calls of BAAT and MC "
-            "are about as many (below), and storage_ns of a superbox is that of its first boxes alone."
+            "The times and the scheduler's share go as the paper says, and workers and storage together fall. Not each "
+            "of the two falls at each step: in a superbox of ours trains pass from box to box without a queue while MC "
+            "makes about as many box calls as BAAT (below), so storage's share is low from BAAT on and what the "
+            "workers save is their own. Their split moves by some points from run to run. To check: run it again."
         ),
         SIMULATED: (
-            "As on the real engine the workers' share rises, because a superbox of ours takes trains from box to box "
+            "The workers' share rises, because a superbox of ours takes trains from box to box "
             "without a queue and makes as many calls as BAAT (below). The scheduler's share stays where it is: a "
             "simulated step costs the same for a box as for a tree, while the engine's own takes longer for a tree."
         ),
