@@ -20,6 +20,8 @@ help: ## this list
 
 install: $(BYTECODE) ## the daemon and what it needs, in .venv
 
+install-spark: $(SPARK) ## and Spark with it, for bulk sources and sinks; brings its own Java where there is none
+
 run: $(BYTECODE) ## the demo: a market under bursts, live in the terminal; Ctrl-C ends it
 	@$(BIN)/aurorad demo
 
