@@ -18,6 +18,8 @@ def plain_write(session: Any, request: dict[str, Any]) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     table = pq.read_table(request["path"])
+    session = session.newSession()
+    session.conf.set("spark.sql.execution.arrow.localRelationThreshold", "48MB")  # Spark's own default, not ours
     shutil.rmtree(request["out"], ignore_errors=True)
     begun = time.perf_counter()
     session.createDataFrame(table).coalesce(2).write.parquet(request["out"])

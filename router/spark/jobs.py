@@ -128,6 +128,7 @@ class BulkJob:
             self._target.expect(len(done["partitions"]), plan["rows"])
             return
         if self._files is None:
+            log.info("bulk job %s: staged as files first, in order, and sent from there", self.name)
             staged = self._host.call(
                 "stage", job=self.name, source=self._source, fields=self._fields, staging=self._staging_path(),
                 fingerprint=plan["fingerprint"],

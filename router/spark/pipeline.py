@@ -199,7 +199,7 @@ class SparkPipeline:
         """A line now and then, as long as there is something to tell."""
         while not self._ended.wait(PROGRESS_SECONDS) and self.is_reading:
             for b in self.bulk_readings():
-                if b.state == "reading":
+                if b.state == "reading" and b.rows:
                     left = f", {(b.rows_expected - b.rows) / b.rate_per_s:.0f} s left" if b.left else ""
                     log.info("stream %s: %s rows, %.0f/s%s", b.stream, f"{b.rows:,}", b.rate_per_s, left)
 
