@@ -217,8 +217,8 @@ class Reader:
         if "prefer" in worth:
             import polars as pl
 
-            chosen = pl.DataFrame(batch).select(pl.sql_expr(worth["prefer"]).fill_null(False).cast(pl.Float64))
-            return chosen.to_series().to_numpy()
+            chosen = pl.DataFrame(batch).select(pl.sql_expr(worth["prefer"]).fill_null(False)).to_series().to_numpy()
+            return np.where(chosen, 1.0, worth["others"])
         column = batch.column(batch.schema.get_field_index(worth["field"])).to_numpy(zero_copy_only=False)
         values: np.ndarray[Any, Any] = np.interp(column.astype(np.float64), worth["xs"], worth["ys"])
         return values

@@ -18,6 +18,7 @@ from catalog.schema import Schema, Type
 from engine.bench.harness import BenchError, free_ports
 from engine.demo.market import Market
 from engine.load import load_network
+from engine.overload import OTHERS_WORTH
 
 SAMPLE_TUPLES = 100_000
 NEVER_NS = 1e18
@@ -112,7 +113,7 @@ def _value(output: Output) -> dict[str, Any] | None:
     qos = output.qos
     if qos.value is not None:
         return {"field": qos.value_field, "xs": qos.value.xs.tolist(), "ys": qos.value.ys.tolist()}
-    return {"prefer": qos.prefer} if qos.prefer else None
+    return {"prefer": qos.prefer, "others": OTHERS_WORTH} if qos.prefer else None
 
 
 def sample(stream: Stream, seed: int) -> pa.RecordBatch:
