@@ -63,7 +63,9 @@ def feed_under_plans(s: Shedder, given: Input, seed: int, arcs: list[str], manne
     while at < count:
         if random.random() < 0.2:
             assert s.engine.drain(20)  # else the boxes may be far behind, and see few of the plans
-        if random.random() < 0.15:
+        if random.random() < 0.15 * min(
+            1.0, 100 * MS / max(1, span_ns)
+        ):  # a span that never sees a whole plan drops nothing
             s.engine.shed(NOTHING_SHED)
         elif random.random() < 0.5:
             s.shed(

@@ -7,6 +7,7 @@ compiler only and from what ``warm.py`` found out: it is up in half the time, an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ QUICK = {
     "spark.driver.extraJavaOptions": java_options(),
     "spark.sql.shuffle.partitions": "2",
 }
+SPARK = f"spark: {{master: 'local[2]', priority: normal, config: {json.dumps(QUICK)}}}\n"
 HERE = Path(__file__).parent
 
 

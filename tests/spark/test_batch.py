@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,12 +14,11 @@ import pytest
 
 from engine.processes import command
 from tests.e2e.daemon import TRADES, free_ports, running, wait_for
-from tests.spark.conftest import QUICK
+from tests.spark.conftest import SPARK
 from tests.spark.data import write_parquet
 
 pytest.importorskip("pyspark")
 
-SPARK = f"spark: {{master: 'local[2]', priority: normal, config: {json.dumps(QUICK)}}}\n"
 BATCH = Path("configs/batch.yaml")
 
 

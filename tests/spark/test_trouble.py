@@ -18,10 +18,9 @@ from engine.processes import command
 from router.spark.host import SparkHost
 from storage.train import Train
 from tests.e2e.daemon import TRADES, free_ports, running, wait_for
-from tests.spark.conftest import make_host
+from tests.spark.conftest import SPARK, make_host
 from tests.spark.data import finish, write_parquet
 from tests.spark.long import compare
-from tests.spark.test_batch import SPARK
 
 pytest.importorskip("pyspark")
 
