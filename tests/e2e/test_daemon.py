@@ -100,6 +100,7 @@ def test_many_connections_feed_one_stream_and_every_reader_gets_all(tmp_path: Pa
     http, source, sink = free_ports(3)
     text = network(source, sink, where="price >= 0")
     with running(tmp_path, text, http) as daemon, connect(sink) as one, connect(sink) as two:
+        wait_for(lambda: daemon.output("alerts")["readers"] == 2, "both readers are there")
         senders = [
             threading.Thread(target=send, args=(source, ndjson([trade(c * 100 + i) for i in range(100)])))
             for c in range(8)
