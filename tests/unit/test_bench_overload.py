@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine.bench.overload.arrivals import Shape
-from engine.bench.overload.measure import Reference, delivered, reference, step_answer, utility_series
+from engine.bench.overload.expect import Sums, due
+from engine.bench.overload.measure import Due, delivered, due_at_rates, step_answer, utility_series
 from engine.load import load_network
 
 NETWORK = load_network(
@@ -22,7 +23,8 @@ outputs:
 """,
     {},
 )
-WHOLE = Reference({"lossy": 0.5, "strict": 1.0}, {"lossy": 0.5, "strict": 1.0})
+HALF, ALL = np.full(10, 50.0), np.full(10, 100.0)
+DUE = {"lossy": Due(HALF, HALF), "strict": Due(ALL, ALL)}
 
 
 @pytest.mark.parametrize("name", ["uniform", "bursty", "ramp"])
@@ -44,24 +46,30 @@ def answer(name: str, counts: list[float], utility: float, warm: int = 0) -> dic
 
 
 def test_utility_is_that_of_latency_times_that_of_loss() -> None:
-    offered = np.full(10, 100.0)
-    lossy = delivered(answer("lossy", [25.0] * 10, 0.8), NETWORK.output("lossy"), WHOLE, offered)
+    lossy = delivered(answer("lossy", [25.0] * 10, 0.8), NETWORK.output("lossy"), DUE["lossy"])
     assert (lossy.share, lossy.latency_utility, lossy.utility) == pytest.approx((0.5, 0.8, 0.8))  # half may be lost
-    strict = delivered(answer("strict", [25.0] * 10, 0.8), NETWORK.output("strict"), WHOLE, offered)
+    strict = delivered(answer("strict", [25.0] * 10, 0.8), NETWORK.output("strict"), DUE["strict"])
     assert strict.utility == pytest.approx(0.25 * 0.8)  # no loss graph: all of it is asked for
-    nothing = delivered(answer("strict", [0.0] * 10, 1.0), NETWORK.output("strict"), WHOLE, offered)
+    nothing = delivered(answer("strict", [0.0] * 10, 1.0), NETWORK.output("strict"), DUE["strict"])
     assert nothing.utility == 0
 
 
 def test_the_warm_up_does_not_count() -> None:
-    offered = np.full(10, 100.0)
     late_start = answer("strict", [0.0] * 5 + [100.0] * 5, 1.0, warm=5)
-    assert delivered(late_start, NETWORK.output("strict"), WHOLE, offered).utility == pytest.approx(1.0)
+    assert delivered(late_start, NETWORK.output("strict"), DUE["strict"]).utility == pytest.approx(1.0)
 
 
 def test_what_comes_out_is_known_from_a_run_without_loss() -> None:
-    whole = reference([answer("lossy", [50.0] * 10, 1.0)], np.full(10, 100.0))
-    assert whole.tuples["lossy"] == pytest.approx(0.5)
+    known = due_at_rates([answer("lossy", [50.0] * 10, 1.0)], ALL, 3 * ALL)
+    assert known["lossy"].tuples.tolist() == pytest.approx([150.0] * 10)
+
+
+def test_what_is_due_follows_the_rows_of_the_sample_round_and_round() -> None:
+    sums = Sums(4)  # of four rows the second gives one result, the fourth two
+    sums.tuples["out"] = sums.value["out"] = np.array([0.0, 0.0, 1.0, 1.0, 3.0])
+    found = due({"s": sums}, {"s": 30.0}, Shape("uniform", 1.0, 0.4), "out", False)
+    assert found.tolist() == [1.0, 3.0, 2.0, 3.0]  # rows 1 2 3, 4 1 2, 3 4 1, 2 3 4
+    assert found.sum() == 9.0  # twelve rows: three rounds
 
 
 def test_a_step_is_judged_by_when_it_stays() -> None:
@@ -78,5 +86,7 @@ def test_a_step_is_judged_by_when_it_stays() -> None:
 
 def test_a_series_adds_the_outputs_up() -> None:
     answers = [answer("lossy", [50.0] * 20, 1.0), answer("strict", [50.0] * 20, 1.0)]
-    series = utility_series(answers, NETWORK, WHOLE, np.full(20, 100.0))
+    series = utility_series(
+        answers, NETWORK, {"lossy": Due(*[np.full(20, 50.0)] * 2), "strict": Due(*[np.full(20, 100.0)] * 2)}
+    )
     assert series.tolist() == pytest.approx([1.5] * 4)

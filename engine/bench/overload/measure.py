@@ -39,48 +39,50 @@ class Outcome(NamedTuple):
         return sum(o.utility for o in self.outputs)
 
 
-class Reference(NamedTuple):
-    """What comes out for a tuple that is offered when nothing is lost, by output: tuples, and their value."""
+class Due(NamedTuple):
+    """What would come out of an output if nothing were lost, by tenths of a second: tuples, and their value."""
 
-    tuples: Mapping[str, float]
-    value: Mapping[str, float]
-
-
-def reference(answers: Sequence[Mapping[str, Any]], offered: Floats) -> Reference:
-    """From a run in which nothing was lost; ``offered`` by tenths of a second."""
-    total = max(float(offered.sum()), 1.0)
-    return Reference(
-        {a["name"]: sum(a["counts"]) / total for a in answers}, {a["name"]: sum(a["value"]) / total for a in answers}
-    )
+    tuples: Floats
+    value: Floats
 
 
-def delivered(answer: Mapping[str, Any], output: Output, whole: Reference, offered: Floats) -> Delivered:
+def due_at_rates(answers: Sequence[Mapping[str, Any]], offered_then: Floats, offered: Floats) -> dict[str, Due]:
+    """From a run in which nothing was lost: in proportion to what is offered, by tenths of a second."""
+    total = max(float(offered_then.sum()), 1.0)
+    return {a["name"]: Due(offered * (sum(a["counts"]) / total), offered * (sum(a["value"]) / total)) for a in answers}
+
+
+def delivered(answer: Mapping[str, Any], output: Output, due: Due) -> Delivered:
     warm = int(answer["warm"])
     counts, utility, value = (float(sum(answer[k][warm:])) for k in ("counts", "utility", "value"))
-    due = max(float(offered[warm:].sum()), 1e-9)
-    share = min(1.0, counts / max(due * whole.tuples[output.name], 1e-9))
-    worth = min(1.0, value / max(due * whole.value[output.name], 1e-9))
+    share = min(1.0, counts / max(float(due.tuples[warm:].sum()), 1e-9))
+    worth = min(1.0, value / max(float(due.value[warm:].sum()), 1e-9))
     latency = utility / counts if counts else 0.0
     loss = output.qos.loss.utility(worth) if output.qos.loss is not None else worth
     return Delivered(output.name, share, worth, latency, latency * loss, answer["p50_ns"], answer["p99_ns"])
 
 
 def utility_series(
-    answers: Sequence[Mapping[str, Any]], network: Network, whole: Reference, offered: Floats, every: int = 5
+    answers: Sequence[Mapping[str, Any]], network: Network, due: Mapping[str, Due], every: int = 5
 ) -> Floats:
-    """The utility of all outputs together, by half seconds of when tuples were due."""
-    spans = len(offered) // every
-    due = offered[: spans * every].reshape(spans, every).sum(axis=1)
+    """The utility of all outputs together, by half seconds of when tuples were due; an output that nothing was due at
+    has all of its own."""
+    spans = min(len(d.tuples) for d in due.values()) // every
+
+    def summed(values: Any) -> Floats:
+        parts: Floats = np.asarray(values, np.float64)[: spans * every].reshape(spans, every)
+        found: Floats = parts.sum(axis=1)
+        return found
+
     total = np.zeros(spans)
     for answer in answers:
         output = network.output(answer["name"])
-        counts, utility, value = (
-            np.array(answer[k][: spans * every]).reshape(spans, every).sum(axis=1)
-            for k in ("counts", "utility", "value")
-        )
-        worth = np.minimum(1.0, value / np.maximum(due * whole.value[output.name], 1e-9))
+        counts, utility, value = (summed(answer[k]) for k in ("counts", "utility", "value"))
+        whole = summed(due[output.name].value)
+        worth = np.minimum(1.0, np.divide(value, whole, out=np.ones(spans), where=whole > 0))
         loss = output.qos.loss.utilities(worth) if output.qos.loss is not None else worth
-        total += loss * np.divide(utility, counts, out=np.zeros(spans), where=counts > 0)
+        late = np.divide(utility, counts, out=(whole <= 0).astype(np.float64), where=counts > 0)
+        total += loss * late
     return total
 
 

@@ -14,21 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from catalog.load import LoadModel
+from catalog.network import Network
 from engine.bench.harness import BenchError, child, wait_listening
 from engine.bench.overload.arrivals import Shape
 from engine.bench.overload.client import BINS_PER_S
+from engine.bench.overload.expect import Sums, due, is_row_wise, sums
 from engine.bench.overload.measure import (
     Delivered,
+    Due,
     Floats,
     Outcome,
-    Reference,
     StepAnswer,
     delivered,
-    reference,
+    due_at_rates,
     step_answer,
     utility_series,
 )
 from engine.bench.overload.scenario import Scenario
+from engine.load import load_network
 from engine.processes import command, end, spawn
 
 STRATEGIES = ("shed", "block", "oldest", "newest", "random")
@@ -38,6 +42,8 @@ HEADROOM = 0.9  # of the knee that `random` fills: at all of it queues grow with
 WARM_S = 2.0
 GRACE_S = 2.0
 KNEE_SECONDS = 6.0
+ROUGHLY = 0.7  # of the rough knee: where the workers are looked at
+LOOKS = (0.3, 0.95)
 TUPLE_BYTES = 64  # about, in a queue
 Progress = Callable[[str], None]
 
@@ -54,31 +60,60 @@ class Overload:
         streams = [s.name for s in self.network.streams]
         self.mix = {name: 1.0 / len(streams) for name in streams}
         self.knee_per_s = 0.0
-        self.whole = Reference({}, {})
+        self._sums: dict[str, Sums] = {}  # what comes out, to the tuple, where boxes work row by row
+        self._half: tuple[Sequence[Mapping[str, Any]], Floats] = ((), np.zeros(0))  # else: a run at half the knee
 
     def find_knee(self) -> float:
-        """Tuples a second of all streams together, and what comes out for each when nothing is lost."""
-        self._progress("the knee: as much as it takes, under back-pressure")
+        """Tuples a second of all streams together, and what comes out for each when nothing is lost.
+
+        First roughly, from what the boxes cost while there is more to do than can be done; then from how busy the
+        workers are at about seven tenths of that: what they would take if they were busy all the time. (How fast
+        senders are let in under back-pressure says little: memory fills and empties in strides of seconds.)
+        """
+        self._progress("the knee: what the boxes cost under too much")
         per_s = dict.fromkeys(self.mix, 1.0)
-        with self._daemon("block", 32 << 20), self._readers(KNEE_SECONDS, 0.0) as readers:
+        with self._daemon("block", None), self._readers(KNEE_SECONDS, 0.0) as readers:
             spec = {"seconds": KNEE_SECONDS, "streams": self.scenario.stream_specs(per_s)}
             with child(CLIENT, "saturate", self._write("saturate", spec)) as sender:
                 sender.answer()
                 now_ns = time.time_ns()
                 readers.say(str(now_ns))
                 sender.say(str(now_ns))
-                self.knee_per_s = float(sender.answer()["per_s"])
-                readers.say("0")
-                readers.answer()
-        self._progress(f"the knee is at {self.knee_per_s:,.0f} tuples a second; half of it, for what comes out")
-        answers, offered, _ = self._drive("shed", Shape("uniform", 0.5, self.seconds), None)
-        self.whole = reference(answers, offered)
+                time.sleep(KNEE_SECONDS - 1)
+                self.knee_per_s = rough_knee(self.network, self.stats(), self.mix)
+        self._progress(f"about {self.knee_per_s:,.0f} tuples a second; how busy the workers are below it")
+        busy: list[float] = []
+        shape = Shape("uniform", ROUGHLY, self.seconds)
+        self._drive("block", shape, None, lambda: busy.append(sum(w["busy_ns"] for w in self.stats()["workers"])))
+        spent_ns = (busy[1] - busy[0]) / (self.seconds * (LOOKS[1] - LOOKS[0]))
+        workers = self.network.config.engine.workers
+        self.knee_per_s = ROUGHLY * self.knee_per_s * workers * 1e9 / max(spent_ns, 1.0)
+        self._progress(f"the knee is at {self.knee_per_s:,.0f} tuples a second")
+        if is_row_wise(self.network):
+            self._progress("what comes out when nothing is lost: the sample through the network")
+            patient = load_network(self.scenario.file("block"))  # the sample's stamps are no times: nothing may expire
+            self._sums = {s.name: sums(patient, s, self.scenario.samples[s.name]) for s in patient.streams}
+        else:
+            self._progress("what comes out when nothing is lost: half the knee")
+            answers, offered, _ = self._drive("shed", Shape("uniform", 0.5, self.seconds), None)
+            self._half = answers, offered
         return self.knee_per_s
+
+    def due(self, shape: Shape, offered: Floats) -> dict[str, Due]:
+        """By output: what it would have got."""
+        if not self._sums:
+            return due_at_rates(*self._half, offered)
+        per_s = self._per_s()
+        return {
+            o.name: Due(*(due(self._sums, per_s, shape, o.name, of_value) for of_value in (False, True)))
+            for o in self.network.outputs
+        }
 
     def outcome(self, strategy: str, shape: Shape) -> Outcome:
         self._progress(f"{strategy}, {shape.name} arrivals at {shape.load:g} times the knee")
         answers, offered, sent = self._drive(strategy, shape, None if strategy == "shed" else self._short_memory())
-        outputs = tuple(delivered(a, self.network.output(a["name"]), self.whole, offered) for a in answers)
+        due = self.due(shape, offered)
+        outputs = tuple(delivered(a, self.network.output(a["name"]), due[a["name"]]) for a in answers)
         return Outcome(strategy, shape.name, shape.load, outputs, sent["offered"], sent["behind_s"])
 
     def step(self, load: float) -> tuple[StepAnswer, Floats]:
@@ -86,7 +121,7 @@ class Overload:
         shape = Shape("step", load, 4 * self.seconds)
         self._progress(f"a step from 0.5 to {load:g} times the knee and back")
         answers, offered, _ = self._drive("shed", shape, None)
-        series = utility_series(answers, self.network, self.whole, offered)
+        series = utility_series(answers, self.network, self.due(shape, offered))
         spans = len(series)
         up, down = spans // 4, spans // 2
         before = float(np.median(series[up // 2 : up]))
@@ -95,15 +130,17 @@ class Overload:
     # -- one run ------------------------------------------------------------------------------------------------------
 
     def _drive(
-        self, strategy: str, shape: Shape, memory_bytes: int | None
+        self, strategy: str, shape: Shape, memory_bytes: int | None, look: Callable[[], None] | None = None
     ) -> tuple[Sequence[Mapping[str, Any]], Floats, Mapping[str, Any]]:
-        """What the readers saw, what was due by tenths of a second, and what the sender says."""
-        per_s = {name: share * self.knee_per_s for name, share in self.mix.items()}
+        """What the readers saw, what was due by tenths of a second, and what the sender says.
+
+        ``look`` is called at the shares ``LOOKS`` of the run.
+        """
         spec = {
             "shape": shape.name, "load": shape.load, "seconds": shape.seconds, "grace_s": GRACE_S, "seed": 7,
             "manner": strategy if strategy in ("oldest", "newest", "random") else "direct",
             "keep": min(1.0, HEADROOM / shape.load), "buffer_s": BUFFER_S,
-            "streams": self.scenario.stream_specs(per_s),
+            "streams": self.scenario.stream_specs(self._per_s()),
         }  # fmt: skip
         overload = "shed" if strategy == "shed" else "block"
         with self._daemon(overload, memory_bytes), self._readers(shape.seconds, WARM_S) as readers:
@@ -112,6 +149,10 @@ class Overload:
                 begun_ns = time.time_ns() + 50_000_000
                 readers.say(str(begun_ns))
                 sender.say(str(begun_ns))
+                for share in LOOKS if look is not None else ():
+                    time.sleep(max(0.0, begun_ns / 1e9 + share * shape.seconds - time.time()))
+                    assert look is not None
+                    look()
                 sent = sender.answer()
                 time.sleep(max(0.0, begun_ns / 1e9 + shape.seconds + GRACE_S - time.time()))
             readers.say("0")
@@ -120,8 +161,12 @@ class Overload:
         offered = np.array([shape.factor(at) for at in bins.tolist()]) * self.knee_per_s / BINS_PER_S
         return answers, offered, sent
 
+    def _per_s(self) -> dict[str, float]:
+        """By stream, at the knee."""
+        return {name: share * self.knee_per_s for name, share in self.mix.items()}
+
     def _short_memory(self) -> int:
-        return max(1 << 20, int(BUFFER_S * self.knee_per_s * TUPLE_BYTES))
+        return max(64 << 10, int(BUFFER_S * self.knee_per_s * TUPLE_BYTES))
 
     @contextmanager
     def _daemon(self, overload: str, memory_bytes: int | None) -> Iterator[subprocess.Popen[bytes]]:
@@ -151,6 +196,17 @@ class Overload:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.scenario.http_port}/api/v1/stats", timeout=10) as answer:
             found: dict[str, Any] = json.loads(answer.read())
             return found
+
+
+def rough_knee(network: Network, stats: Mapping[str, Any], mix: Mapping[str, float]) -> float:
+    """Tuples a second at which the boxes alone, at what they cost now, keep all workers busy."""
+    boxes = stats["boxes"]
+    cost_ns = np.array([b["effective_cost_ns"] for b in boxes])
+    ports = [out / max(1, b["tuples_in"]) for b in boxes for out in b["tuples_out_by_port"]]
+    work_ns = LoadModel(network).coefficients(cost_ns, np.array(ports)).streams
+    each_ns = sum(mix[s.name] * float(work_ns[s.number]) for s in network.streams)
+    workers: int = network.config.engine.workers
+    return workers * 1e9 / max(each_ns, 1.0)
 
 
 @contextmanager

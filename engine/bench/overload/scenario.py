@@ -20,7 +20,7 @@ from engine.demo.market import Market
 from engine.load import load_network
 from engine.overload import OTHERS_WORTH
 
-SAMPLE_TUPLES = 100_000
+SAMPLE_TUPLES = 20_000
 NEVER_NS = 1e18
 ARROW_TYPES: dict[Type, pa.DataType] = {
     Type.BOOLEAN: pa.bool_(),

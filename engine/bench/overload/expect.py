@@ -1,0 +1,119 @@
+"""What would come out if nothing were lost, to the tuple: the sample through the network once, without a daemon.
+
+Every tuple of the sample gets its row number for a stamp, and stamps travel with the tuples; so each result says which
+row it came from, and what is due from any stretch of the schedule is a difference of two sums. That holds for boxes
+that work row by row, one stream at a time; a network with windows or joins is judged by a run at half the knee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from catalog.network import Network, Output, Stream
+from catalog.schema import Type
+from engine.bench.overload.arrivals import Shape
+from engine.core import Engine
+from engine.overload import OTHERS_WORTH
+from storage.strings import StringPool
+from storage.train import Array, Mask, Train
+
+Floats = npt.NDArray[np.float64]
+TICK_S = 0.01
+TICKS_PER_BIN = 10
+WAIT_S = 120.0
+
+
+def is_row_wise(network: Network) -> bool:
+    return all(node.box.row_wise for node in network.boxes)
+
+
+class Sums:
+    """By output: how many results, and of which value, the first n tuples of a stream's sample give."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.tuples: dict[str, Floats] = {}
+        self.value: dict[str, Floats] = {}
+
+
+def sums(network: Network, stream: Stream, sample: Path) -> Sums:
+    """Runs the whole sample of one stream through the network."""
+    train = as_train(stream, sample)
+    found = Sums(train.count)
+    counts = {o.name: np.zeros((2, train.count)) for o in network.outputs}
+
+    def outlet(output: Output) -> Callable[[Train], None]:
+        def take(out: Train) -> None:
+            np.add.at(counts[output.name][0], out.arrival_ns, 1.0)
+            np.add.at(counts[output.name][1], out.arrival_ns, worths(output, out))
+
+        return take
+
+    engine = Engine(network, [outlet(o) for o in network.outputs], policy="round_robin")
+    engine.start()
+    try:
+        engine.feed(stream.number, train)
+        assert engine.drain(WAIT_S), "the sample takes too long"
+    finally:
+        engine.stop()
+    for name, (tuples, value) in counts.items():
+        found.tuples[name], found.value[name] = _running(tuples), _running(value)
+    return found
+
+
+def _running(values: Floats) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+def worths(output: Output, train: Train) -> Floats:
+    """What each tuple is worth to the output, as the shedder takes it."""
+    qos = output.qos
+    if qos.value is not None:
+        return qos.value.utilities(train.columns[train.schema.index(qos.value_field)])
+    if not qos.prefer:
+        return np.ones(train.count)
+    frame = pl.DataFrame({f.name: train.to_pylist(i) for i, f in enumerate(train.schema)}, strict=False)
+    chosen = frame.select(pl.sql_expr(qos.prefer).fill_null(False)).to_series().to_numpy()
+    return np.where(chosen, 1.0, OTHERS_WORTH)
+
+
+def as_train(stream: Stream, sample: Path) -> Train:
+    with pa.OSFile(str(sample), "rb") as file:
+        batch = pa.ipc.open_file(file).get_batch(0)
+    columns: list[Array] = []
+    valid: list[Mask | None] = []
+    pools: list[StringPool | None] = []
+    for i, field in enumerate(stream.schema):
+        column = batch.column(i)
+        valid.append(column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None)
+        if field.type is Type.STRING:
+            pool = StringPool()
+            columns.append(pool.encode([v or "" for v in column.to_pylist()]))
+            pools.append(pool)
+        else:
+            plain = column.cast(pa.int64()) if field.type is Type.TIMESTAMP else column
+            columns.append(plain.to_numpy(zero_copy_only=False).astype(field.type.dtype))
+            pools.append(None)
+    stamps = np.arange(batch.num_rows, dtype=np.int64)
+    flags = tuple(valid) if any(v is not None for v in valid) else None
+    return Train(stream.schema, tuple(columns), stamps, valid=flags, pools=tuple(pools))
+
+
+def due(all_sums: Mapping[str, Sums], per_s: Mapping[str, float], shape: Shape, output: str, of_value: bool) -> Floats:
+    """Results (or their value) that are due by tenths of a second: the sender's own arithmetic, summed up."""
+    ticks = round(shape.seconds / TICK_S)
+    factors = np.array([shape.factor(i * TICK_S) for i in range(ticks)])
+    total = np.zeros(ticks // TICKS_PER_BIN)
+    for name, found in all_sums.items():
+        sent = np.floor(np.cumsum(per_s[name] * factors * TICK_S) + 1e-9)[TICKS_PER_BIN - 1 :: TICKS_PER_BIN]
+        running = (found.value if of_value else found.tuples)[output]
+        cycles, rest = np.divmod(sent.astype(np.int64), found.rows)
+        until = cycles * running[-1] + running[rest]
+        total += np.diff(np.concatenate([[0.0], until[: len(total)]]))
+    return total
