@@ -41,6 +41,13 @@ class Hop:
         self.passed_over: tuple[PassedOver, ...] = ()
         self.priority: Any = None  # when it was chosen
 
+    def fork(self) -> Hop:
+        """The same hop for another way out of its plan: each leaves at a moment of its own."""
+        other = Hop(self.arc, self.queued_ns, self.dispatched_ns, self.train_tuples)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
     def close(self, left_ns: int, services_ns: list[tuple[int, int]]) -> None:
         """It left the plan. Boxes that served several trains of it are scaled to the time it was there."""
         self.left_ns = max(left_ns, self.started_ns)

@@ -72,13 +72,21 @@ class Waiting:
 class Ride:
     """A plan with probes in it."""
 
-    __slots__ = ("before_ns", "boarded", "left", "plan")
+    __slots__ = ("before_ns", "boarded", "gone", "left", "plan")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.boarded: list[tuple[Waiting, Hop]] = []
         self.left: list[tuple[Hop, int, int]] = []  # hop, the box that it left from, when
         self.before_ns: dict[int, int] = {}  # what the boxes had cost before
+        self.gone: set[int] = set()  # hops (id) that something left
+
+    def leave(self, hop: Hop, box: int, now_ns: int) -> Hop:
+        """It leaves the plan from this box; the hop as that way out has it."""
+        out = hop.fork()
+        self.gone.add(id(hop))
+        self.left.append((out, box, now_ns))
+        return out
 
 
 class Journeys:
@@ -121,9 +129,9 @@ class Journeys:
         with self._lock:
             for waiting, hop in ride.boarded:
                 if source.box in self._below(hop.arc) and has(train, waiting.probe.stamp_ns):
-                    ride.left.append((hop, source.box, now_ns))
+                    out = ride.leave(hop, source.box, now_ns)
                     for arc in arcs:
-                        self._wait(arc, Waiting(waiting.probe, now_ns, (*waiting.trail, hop)))
+                        self._wait(arc, Waiting(waiting.probe, now_ns, (*waiting.trail, out)))
 
     def _begin(self, stream: int, arcs: tuple[int, ...], stamp_ns: int) -> None:
         """One arc of the stream's, each in turn: two hundred queries on one stream cost a probe as little as one."""
@@ -235,9 +243,8 @@ class Journeys:
             cost_ns = {box: self._runtimes[box].cost_ns - before for box, before in ride.before_ns.items()}
             for hop, last, left_ns in ride.left:
                 self._close(hop, last, left_ns, cost_ns)
-            gone = {id(hop) for hop, _, _ in ride.left}
             for waiting, hop in ride.boarded:
-                if id(hop) not in gone:
+                if id(hop) not in ride.gone:
                     self._stayed(waiting, hop, now_ns, cost_ns)
                 self._left_place(waiting.probe)
 
@@ -283,10 +290,9 @@ class Journeys:
         for waiting, hop in ride.boarded if ride is not None else ():
             if waiting.probe is probe:
                 assert ride is not None
-                trail = (*waiting.trail, hop)
                 last = self._source[self.network.outputs[output].arc].box
                 assert last is not None
-                ride.left.append((hop, last, now_ns))
+                trail = (*waiting.trail, ride.leave(hop, last, now_ns))
         if not trail:
             trail = self.held.get(probe, ())
         if trail:

@@ -101,6 +101,28 @@ def test_tuples_are_chosen_by_their_fields() -> None:
     assert "no sampled tuple" in str(draw(none))
 
 
+def test_ways_that_part_inside_a_plan_each_add_up() -> None:
+    text = """
+http: {listen: off}
+streams:
+  trades: {schema: {n: bigint, symbol: string}}
+boxes:
+  parted: {case: trades, when: {even: "symbol = 'EVEN'"}, otherwise: odd}
+  left:   {universal: parted.even, cost: 200us}
+  right:  {universal: parted.odd, cost: 300us}
+  both:   {union: [left, right]}
+outputs: {out: {from: both}, side: {from: parted.even}}
+"""
+    with started(text) as daemon:
+        feed(daemon, 1.0)
+        assert daemon.engine.drain(30)
+        answer = daemon._explain("out", "", 20)
+    assert answer["sampled"] > 5
+    for journey in answer["journeys"]:
+        assert all(part["ns"] >= 0 for part in journey["parts"]), journey
+        assert sum(part["ns"] for part in journey["parts"]) == pytest.approx(journey["latency_ns"], rel=0.05)
+
+
 def test_a_window_that_holds_a_tuple_is_to_blame() -> None:
     text = """
 http: {listen: off}
