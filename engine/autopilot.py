@@ -77,7 +77,7 @@ class Autopilot:
                 self.tick()
         except _Ended:
             pass
-        except Exception:
+        except Exception:  # forecasting is a luxury: whatever is wrong with it, tuples go on under the policy there is
             log.exception("the policy stays as it is: choosing another failed")
 
     def tick(self) -> None:
