@@ -18,10 +18,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import orjson
 
+from storage.checksum import crc32
 from storage.files import Bytes, File, Files, StorageError
 from storage.plants import planted
 

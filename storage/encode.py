@@ -5,9 +5,12 @@ string pool that it uses one more batch with the strings. All of them are Arrow 
 catalog's, so a record needs no schema of its own. Nothing is shared between two encoded trains: each can be read alone,
 and a segment can be dropped without looking at the others.
 
-Cost, 10,000 tuples of four columns: 130 us to encode (one copy), 20 us to decode (none). A pool is written whole while
-it is not much larger than the train, and then its bytes are kept with it; of a larger one only what the train uses. A
-reader that meets the same pool again gives the same object, so trains that were written together join cheaply.
+Cost, 10,000 tuples of four columns: 6 us to encode, 20 us to decode, without a copy either way. What Arrow writes in
+front of the columns says how long each is and nothing of what is in them, so without NULLs it is the same for every
+train of so many tuples: it is made once (``_Layout``), and then a train's parts are the columns themselves. A pool is
+written whole while it is not much larger than the train, and then its bytes are kept with it; of a larger one only what
+the train uses. A reader that meets the same pool again gives the same object, so trains that were written together join
+cheaply.
 
 Refused: dictionary batches of Arrow, which a message alone cannot be read without; pickle, which runs what it reads.
 """
@@ -30,6 +33,7 @@ from storage.train import Array, Mask, Pools, Train, constant_ns, tidy_valid
 _HEADER = struct.Struct("<IHHqq")  # tuples, pools, flags, watermark, the arrival of all or 0
 _POOL = struct.Struct("<II")  # entries, bytes of the message that follows
 _ARRIVALS_DIFFER = 1
+_ALIGNED = 8  # Arrow pads what it writes to so many bytes
 _WHOLE_POOL = 256
 """A pool up to this size is written whole whatever the train: it takes less than finding out what is used."""
 
@@ -59,27 +63,70 @@ def encode_train(train: Train) -> list[Bytes]:
     """The parts to be written one after another; together a multiple of eight bytes."""
     differ = train.count > 0 and train.arrival_ns.strides[0] != 0
     columns, pools, owners = _codes_and_pools(train)
-    arrays: list[Any] = [_to_arrow(c, train.null_mask(i)) for i, c in enumerate(columns)]
     if differ:
-        arrays.append(_to_arrow(train.arrival_ns, None))
-    batch = pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(train.schema, differ)).serialize()
+        columns.append(train.arrival_ns)
     arrival_ns = 0 if differ or not train.count else int(train.arrival_ns[0])
     header = _HEADER.pack(train.count, len(pools), _ARRIVALS_DIFFER if differ else 0, train.watermark_ns, arrival_ns)
     parts: list[Bytes] = [header, owners]
     for entries, message in pools:
         parts += [_POOL.pack(entries, len(message)), message]
-    parts.append(memoryview(batch))
+    if train.valid is None and train.count:
+        parts += _layout(train.schema, differ, train.count).parts(columns)
+    else:
+        masks = [train.null_mask(i) for i in range(len(train.schema))]
+        parts.append(_message(columns, masks + [None] * differ, _arrow_schema(train.schema, differ)))
     return parts
+
+
+class _Layout:
+    """What Arrow writes for so many tuples without a NULL: a head, and each column padded to ``_ALIGNED`` bytes."""
+
+    __slots__ = ("_dtypes", "_head", "_schema")
+
+    def __init__(self, schema: Schema, arrivals: bool) -> None:
+        self._schema = _arrow_schema(schema, arrivals)
+        self._dtypes = [f.type.dtype for f in schema.fields] + [np.dtype(np.int64)] * arrivals
+        self._head: bytes | None = None
+
+    def parts(self, columns: Sequence[Array]) -> list[Bytes]:
+        if self._head is None:
+            return [self._first(columns)]
+        parts: list[Bytes] = [self._head]
+        for column, dtype in zip(columns, self._dtypes, strict=True):
+            assert column.dtype == dtype
+            data = _bits_or_values(column).data.cast("B")
+            parts.append(data)
+            if padding := -len(data) % _ALIGNED:
+                parts.append(bytes(padding))
+        return parts
+
+    def _first(self, columns: Sequence[Array]) -> Bytes:
+        """Whole from Arrow, which costs no more than asking it for the head alone."""
+        message = _message(columns, [None] * len(columns), self._schema)
+        sizes = [_bits_or_values(column).nbytes for column in columns]
+        self._head = bytes(message[: len(message) - sum([size + -size % _ALIGNED for size in sizes])])
+        return message
+
+
+@lru_cache(maxsize=1_024)
+def _layout(schema: Schema, arrivals: bool, count: int) -> _Layout:
+    return _Layout(schema, arrivals)
+
+
+def _message(columns: Sequence[Array], masks: Sequence[Mask | None], schema: pa.Schema) -> memoryview:
+    arrays: list[Any] = [_to_arrow(c, m) for c, m in zip(columns, masks, strict=True)]
+    return memoryview(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize())
 
 
 def _to_arrow(values: Array, valid: Mask | None) -> Any:
     """Without a copy, but for booleans and validity, which Arrow keeps as bits."""
     bits = None if valid is None else _buffer(np.packbits(valid, bitorder="little"))
-    if values.dtype == np.bool_:
-        data = _buffer(np.packbits(values, bitorder="little"))
-        return pa.Array.from_buffers(pa.bool_(), len(values), [bits, data])
-    data = _buffer(np.ascontiguousarray(values))
+    data = _buffer(_bits_or_values(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, data])
+
+
+def _bits_or_values(values: Array) -> Array:
+    return np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
 
 
 def _buffer(values: Any) -> pa.Buffer:

@@ -4,9 +4,11 @@ A position is a count of bytes since the log began; a segment is named by the po
 
     magic 4 | payload bytes 4 | CRC-32 4 | kind 4 | position 8 | payload, padded to 8 bytes
 
-and the CRC covers all of it but the magic and itself. ``append`` only collects; ``commit`` writes the group and syncs
-it, and when it returns without an error the group is on disk. A segment is begun only at the start of a group, after
-its folder was synced, so every segment but the last is whole.
+and the CRC covers all of it but the magic and itself. ``append`` collects; ``commit`` writes the group and syncs it,
+and when it returns without an error the group is on disk. Of a large group each MiB is written as soon as it is there
+and the disk told to begin with it, so it works while the rest is encoded; what goes wrong with that is said by
+``commit``. A segment is begun only at the start of a group, after its folder was synced, so every segment but the last
+is whole.
 
 What a start may find, and what it means:
 - A bad record with nothing after it that was ever synced: the tail of a group that was being written when the power
@@ -33,8 +35,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from zlib import crc32
 
+from storage.checksum import crc32
 from storage.files import Bytes, File, Files, StorageError
 from storage.plants import planted
 
@@ -43,6 +45,7 @@ MARK = 0
 """The kind of record that is the log's own; users of the log number theirs from 1."""
 
 SEGMENT_BYTES = 64 * 1024**2
+PIECE_BYTES = 1024**2
 RECORD_BYTES_AT_MOST = 1024**3
 _READ_BYTES = 4 * 1024**2
 
@@ -73,14 +76,25 @@ class Record(NamedTuple):
 class Log:
     """Records in ``folder``. ``open`` first; then ``append`` and ``commit``."""
 
-    def __init__(self, files: Files, folder: str = "log", segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        files: Files,
+        folder: str = "log",
+        segment_bytes: int = SEGMENT_BYTES,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
         self._files = files
         self._folder = folder
-        self._segment_bytes = segment_bytes
+        self.segment_bytes = segment_bytes
+        self.piece_bytes = piece_bytes
         self._bases: list[int] = []  # the segments' first positions, ascending
         self._segments: dict[int, File] = {}
-        self._group: list[Bytes] = []
+        self._piece: list[Bytes] = []  # what is not yet written of the group
+        self._piece_bytes = 0
         self._group_bytes = 0
+        self._group_file: File | None = None  # once a piece of it is written
+        self._group_at = 0  # where it begins in its file
+        self._trouble: StorageError | None = None  # why the group cannot be written
         self.durable = 0  # everything below is on disk
         self._marked = 0  # the highest synced position that a record on disk tells of
         self.torn_bytes = 0  # cut off when the log was opened
@@ -160,10 +174,13 @@ class Log:
         return self._group_bytes
 
     def append(self, kind: int, parts: Sequence[Bytes]) -> int:
-        """Into the group that the next ``commit`` writes; the record's position."""
-        if not self._group:
+        """Into the group that the next ``commit`` makes durable; the record's position. Parts are not copied."""
+        if not self._group_bytes:
             self._put(MARK, [_MARK.pack(self.durable)])
-        return self._put(kind, parts)
+        position = self._put(kind, parts)
+        if self._piece_bytes >= self.piece_bytes:
+            self._write_piece()
+        return position
 
     def _put(self, kind: int, parts: Sequence[Bytes]) -> int:
         position = self.durable + self._group_bytes
@@ -173,20 +190,25 @@ class Log:
         for part in parts:
             crc = crc32(part, crc)
         padding = bytes(-size % 8)
-        self._group += [_HEADER.pack(MAGIC, size, crc, kind, position), *parts, padding]
-        self._group_bytes += _HEADER.size + size + len(padding)
+        self._piece += [_HEADER.pack(MAGIC, size, crc, kind, position), *parts, padding]
+        size += _HEADER.size + len(padding)
+        self._piece_bytes += size
+        self._group_bytes += size
         return position
 
     def commit(self) -> int:
         """Write the group and sync it; the position up to which all is on disk. See the head for its errors."""
+        size = self._group_bytes
+        if size:
+            self._write_piece()
+        file, trouble = self._group_file, self._trouble
+        self._group_bytes, self._group_file, self._trouble = 0, None, None
         if self.failed is not None:
             raise self.failed
-        if not self._group:
+        if trouble is not None:
+            raise trouble
+        if file is None:
             return self.durable
-        group, size = self._group, self._group_bytes
-        self._group, self._group_bytes = [], 0
-        file = self._segment()
-        self._write(file, group)
         self._sync(file)
         self.durable += size
         self._marked = self.durable - size  # as the mark of this very group says
@@ -194,9 +216,24 @@ class Log:
         self.committed_bytes += size
         return self.durable
 
+    def _write_piece(self) -> None:
+        piece, self._piece, self._piece_bytes = self._piece, [], 0
+        if self.failed is not None or self._trouble is not None:
+            return  # ``commit`` says so
+        try:
+            if self._group_file is None:
+                self._group_file = self._segment()
+                self._group_at = self._group_file.size
+            before = self._group_file.size
+            self._write(self._group_file, piece)
+            if self._group_file.size - before >= self.piece_bytes:  # of a small one the sync comes at once
+                self._group_file.begin_sync(before)
+        except StorageError as error:
+            self._trouble = error
+
     def mark(self) -> None:
         """Let the log say of its last group that it was synced. For when nothing more comes; costs a sync."""
-        if self.durable > self._marked and not self._group and self._bases:
+        if self.durable > self._marked and not self._group_bytes and self._bases:
             self._put(MARK, [_MARK.pack(self.durable)])
             self.commit()
             self._marked = self.durable  # nothing but the mark itself is behind what it tells
@@ -205,7 +242,7 @@ class Log:
         """The file to append to; a new one when the last is full."""
         if self._bases:
             last = self._segments[self._bases[-1]]
-            if last.size < self._segment_bytes:
+            if last.size < self.segment_bytes:
                 return last
         base = self.durable
         try:
@@ -217,16 +254,16 @@ class Log:
         self._bases = [*self._bases, base]
         return file
 
-    def _write(self, file: File, group: list[Bytes]) -> None:
-        before = file.size
+    def _write(self, file: File, piece: list[Bytes]) -> None:
+        """At the end; or the whole group is taken back."""
         try:
-            file.append(group)
+            file.append(piece)
         except OSError as error:
             try:
-                file.truncate(before)
+                file.truncate(self._group_at)
             except OSError as worse:
-                raise self._fail(file, before, worse) from worse
-            raise self._refuse(self._bases[-1], before, error) from error
+                raise self._fail(file, self._group_at, worse) from worse
+            raise self._refuse(self._bases[-1], self._group_at, error) from error
 
     def _sync(self, file: File) -> None:
         try:

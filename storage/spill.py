@@ -18,9 +18,9 @@ import errno
 import struct
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
-from zlib import crc32
 
 from catalog.schema import Schema
+from storage.checksum import crc32
 from storage.encode import EncodingError, TrainReader, encode_train
 from storage.files import Bytes, File, Files, StorageError
 from storage.queue import coalesce

@@ -89,7 +89,7 @@ def checkpoints_on_a_short_log() -> None:
         world.ack_share = 1.0  # so that no reader holds the log back
         world.start()
         assert world.life is not None
-        world.life.keeper.log._segment_bytes = 600
+        world.life.keeper.log.segment_bytes = 600
         run_script(world, 6, checkpoint_every=2)
         run_script(world, 9, checkpoint_every=1_000)
         world.settle()

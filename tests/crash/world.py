@@ -21,6 +21,7 @@ from engine.durable.keeper import Keeper
 from router.event_time import EventTime
 from scheduler.state import SchedulerSettings
 from storage.admission import Entry, Verdict
+from storage.log import PIECE_BYTES, SEGMENT_BYTES
 from storage.train import Train
 from tests.crash.crash_files import CrashFiles, PowerCut
 
@@ -88,12 +89,22 @@ def end_all() -> None:
 class Life:
     """One life of the daemon, from its start to its power cut."""
 
-    def __init__(self, files: CrashFiles, network: str = NETWORK, *, memory_bytes: int = 2**20, **options: Any) -> None:
+    def __init__(
+        self,
+        files: CrashFiles,
+        network: str = NETWORK,
+        *,
+        memory_bytes: int = 2**20,
+        segment_bytes: int = SEGMENT_BYTES,
+        piece_bytes: int = PIECE_BYTES,
+        **options: Any,
+    ) -> None:
         self.network = read_network(network, box_kinds())
         self.now_ns = BEGIN_NS
         self.outcomes: list[Outcome] = []
         self.admitted = 0
         self.keeper = Keeper(self.network, "", now_ns=lambda: self.now_ns, files=files, threads=False, **options)
+        self.keeper.log.segment_bytes, self.keeper.log.piece_bytes = segment_bytes, piece_bytes
         event_time = EventTime(self.network, self.keeper.clock)
         self.engine = Engine(
             self.network,

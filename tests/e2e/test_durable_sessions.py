@@ -262,7 +262,7 @@ def test_a_reader_that_was_away_too_long_is_told_what_it_missed(tmp_path: Path) 
     with daemon_on(tmp_path) as daemon:
         assert daemon.keeper is not None
         keeper = daemon.keeper
-        keeper.log._segment_bytes = 4_096
+        keeper.log.segment_bytes = 4_096
         keeper._retain_bytes = 8_192
         source, sink = ports(daemon)
         Reader("127.0.0.1", sink, "r").close()

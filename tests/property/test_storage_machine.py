@@ -17,9 +17,14 @@ BATCHES_AT_MOST = 40
 class StorageMachine(RuleBasedStateMachine):
     """Every rule begins a new life when there is none; a power cut may come in any of them."""
 
-    @initialize(seed=st.integers(0, 2**16), batch=st.integers(1, 12))
-    def begin(self, seed: int, batch: int) -> None:
-        self.world = World(seed=seed, batch=batch)
+    @initialize(
+        seed=st.integers(0, 2**16),
+        batch=st.integers(1, 12),
+        piece_bytes=st.sampled_from([2**20, 400]),
+        segment_bytes=st.sampled_from([2**26, 3_000]),
+    )
+    def begin(self, seed: int, batch: int, piece_bytes: int, segment_bytes: int) -> None:
+        self.world = World(seed=seed, batch=batch, piece_bytes=piece_bytes, segment_bytes=segment_bytes)
 
     def alive(self) -> World:
         if self.world.life is None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from storage.files import RealFiles
-from storage.log import DiskFullError, Log, LogDamageError, LogFailedError
+from storage.log import PIECE_BYTES, DiskFullError, Log, LogDamageError, LogFailedError
 from tests.crash.crash_files import CrashFiles, PowerCut
 
 
@@ -180,6 +180,40 @@ def test_a_full_disk_takes_the_group_back_and_the_log_goes_on() -> None:
     assert texts(opened(files.crash(Random(1)))) == [b"before", b"fits", b"x" * 200]
 
 
+def test_a_disk_that_fills_in_the_middle_of_a_group_takes_back_its_first_pieces_too() -> None:
+    files = CrashFiles()
+    log = opened(files, piece_bytes=100)
+    [end] = write(log, [b"before"])
+    files.capacity_bytes = end + 1_000
+    for text in (b"a" * 300, b"b" * 300):
+        log.append(1, [text])
+    assert log._segments[0].size > end + 600, "a piece of it was written before the commit"
+    for text in (b"c" * 500, b"d" * 300):
+        log.append(1, [text])
+    with pytest.raises(DiskFullError):
+        log.commit()
+    assert log._segments[0].size == log.durable == end
+    write(log, [b"fits"])
+    for seed in range(20):
+        assert texts(opened(files.crash(Random(seed)))) == [b"before", b"fits"]
+
+
+def test_a_group_in_pieces_is_there_whole_only_when_it_was_committed() -> None:
+    files = CrashFiles()
+    log = opened(files, piece_bytes=100)
+    [end] = write(log, [b"before"])
+    parts = [bytes([65 + n]) * 90 for n in range(6)]
+    for text in parts:
+        log.append(1, [text])
+    assert log.durable == end
+    assert texts(log) == [b"before"], "nobody reads what is not durable"
+    for seed in range(20):
+        found = texts(opened(files.crash(Random(seed))))
+        assert found == [b"before", *parts][: len(found)]
+    log.commit()
+    assert texts(opened(files.crash(Random(0)))) == [b"before", *parts]
+
+
 def test_another_error_of_writing_is_the_end() -> None:
     files = CrashFiles()
     log = opened(files)
@@ -204,7 +238,7 @@ def test_whatever_a_power_cut_leaves_holds_every_commit(seed: int) -> None:
         files.crash_before = len(files.deeds) + rng.randint(1, 30)
         written: list[bytes] = []
         try:
-            log = opened(files, segment_bytes=300)
+            log = opened(files, segment_bytes=300, piece_bytes=100 if seed % 2 else PIECE_BYTES)
             found = texts(log)
             assert found[: len(committed)] == committed
             committed = found
