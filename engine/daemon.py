@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # what only a data_dir, spilling or `auto` needs, and pyarrow
 log = logging.getLogger("aurorad")
 
 DRAIN_SECONDS = 20.0
+GIVE_WAY_S = 20e-6
+"""Long enough that a thread that waits for Python's lock wakes and takes it."""
 T = TypeVar("T")
 
 
@@ -98,7 +100,12 @@ class Daemon:
             values=lambda: known_values(network, self.engine.shedding.distributions()),
         )
         self.monitor = Monitor(
-            self.catalog, self._read, self.recorders, on_sample=self._on_sample, on_error=self._monitor_failed
+            self.catalog,
+            self._read,
+            self.recorders,
+            on_sample=self._on_sample,
+            on_error=self._monitor_failed,
+            give_way=partial(sleep, GIVE_WAY_S),
         )
         self.monitor.values = lambda: self.overload.values
         self._loop = uvloop.new_event_loop()

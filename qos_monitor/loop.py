@@ -4,6 +4,9 @@ The tick is arithmetic (``sampler``, ``conservation``); this file is the thread 
 pick up what it found. The tick slows down by itself when a network is so large that reading it would take more than
 a few per cent of the time: watching must not be the load. What counts is the time that the tick itself took and not
 the time that passed: under overload it waits for its turn as everybody does, and that is when it is needed most.
+
+A tick is a millisecond and more of Python when its code has left the caches, and whoever has a tuple to deliver would
+wait for half of one until Python's lock is taken from it. So it gives way between its parts.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class Monitor:
 
     ``recorders`` are the outputs' latency recorders, by number. ``on_sample`` hears of each tick on the monitor's
     thread (the load shedder's door). ``on_error`` hears of a tick that failed; the monitor has ended then.
+    ``give_way`` lets the other threads of the process go first.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Monitor:
         *,
         on_sample: Callable[[Sample, Readings], None] | None = None,
         on_error: Callable[[BaseException], None] | None = None,
+        give_way: Callable[[], None] = lambda: None,
         tick_ns: int = TICK_NS,
     ) -> None:
         self.catalog = catalog
@@ -60,6 +65,7 @@ class Monitor:
         self._persistent = Persistent()
         self._on_sample = on_sample
         self._on_error = on_error
+        self._give_way = give_way
         self._tick_ns = tick_ns
         self._stop = Event()
         self._thread: Thread | None = None
@@ -74,13 +80,16 @@ class Monitor:
         if self._sampler.epoch is not epoch:
             self._sampler, self._persistent, self.sample = Sampler(epoch), Persistent(), None
         readings = self._source()
+        self._give_way()
         self.residuals = self._persistent.by_law(readings)
         self._sampler.values = self.values()
-        sample = self._sampler.fold(readings)
+        self._give_way()
+        sample = self._sampler.fold(readings, self._give_way)
         if sample is None:
             return None
         self._set_ideals(sample.output_ideal_ns)
         self.sample = sample
+        self._give_way()
         if self._on_sample is not None:
             self._on_sample(sample, readings)
         return sample

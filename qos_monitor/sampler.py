@@ -8,7 +8,7 @@ the catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,8 +74,9 @@ class Sampler:
         )  # calls, tuples in and out, without their cost
         self._says_worth = np.array([o.qos.value is not None or bool(o.qos.prefer) for o in network.outputs], np.bool_)
 
-    def fold(self, now: Readings) -> Sample | None:
-        """None on the first reading, and when no time has passed or the reading is of another network."""
+    def fold(self, now: Readings, give_way: Callable[[], None] = lambda: None) -> Sample | None:
+        """None on the first reading, and when no time has passed or the reading is of another network. ``give_way``
+        is called between the parts."""
         network = self.epoch.network
         if (len(now.boxes), len(now.arcs)) != (len(network.boxes), len(network.arcs)):
             return None
@@ -85,8 +86,11 @@ class Sampler:
             return None
         elapsed_ns = now.engine.now_ns - before.engine.now_ns
         self._fold_streams(before, now, elapsed_ns)
+        give_way()
         busy = self._fold_boxes(before, now, elapsed_ns)
+        give_way()
         self._fold_outputs(before, now, elapsed_ns)
+        give_way()
         self._is_first = False
         return self._sample(now, elapsed_ns, busy)
 

@@ -100,8 +100,10 @@ class SourceConnection(asyncio.BufferedProtocol):
                 return
         if self._session is not None:
             self._session.receive(data, arrival_ns)
+        elif nbytes < self._server.decode_beside_bytes:
+            self._take(self._decoder.receive(data, arrival_ns))
         else:
-            self._decode(lambda: self._decoder.receive(data, arrival_ns), nbytes)
+            self._decode_beside(lambda: self._decoder.receive(data, arrival_ns))
 
     def _taken(self, nbytes: int) -> bytes:
         """What was read: the buffer itself where it is ours and mostly full, so that little of it lies idle."""
@@ -142,10 +144,7 @@ class SourceConnection(asyncio.BufferedProtocol):
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
-    def _decode(self, work: Callable[[], Received], nbytes: int) -> None:
-        if nbytes < self._server.decode_beside_bytes:
-            self._take(work())
-            return
+    def _decode_beside(self, work: Callable[[], Received]) -> None:
         self._decoding = True
         self._set_reading()
         self._server.decode_beside(work, self._decoded)
@@ -158,8 +157,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._set_reading()
 
     def _take(self, received: Received) -> None:
-        rejected = sum([r.tuples for r in received.rejects])
-        if rejected > MANY_REJECTS:
+        if received.rejects and sum([r.tuples for r in received.rejects]) > MANY_REJECTS:
             self._read_bytes = FIRST_READ_BYTES
         counted = self._decoder.received
         self.port.received += counted - self._counted

@@ -266,17 +266,17 @@ class Server:
                 self._admit(port.stream.number, train)
             elif train.watermark_ns != NO_WATERMARK:
                 self.heartbeat(port.stream.number, train.watermark_ns)
-        self.take_rejects(connection, received)
-        if received.fatal:
-            connection.refuse(received.rejects[-1].message)
+        if received.rejects:
+            self.take_rejects(connection, received)
+            if received.fatal:
+                connection.refuse(received.rejects[-1].message)
         self._look_for_room()
 
     def take_rejects(self, connection: SourceConnection, received: Received) -> None:
         port = connection.port
-        if received.rejects:
-            for reject in received.rejects:
-                port.rejected[reject.reason] = port.rejected.get(reject.reason, 0) + reject.tuples
-            self.dead_letters.add(self.now_ns(), port.stream.name, connection.peer, received.rejects)
+        for reject in received.rejects:
+            port.rejected[reject.reason] = port.rejected.get(reject.reason, 0) + reject.tuples
+        self.dead_letters.add(self.now_ns(), port.stream.name, connection.peer, received.rejects)
 
     def _look_for_room(self) -> None:
         if self.is_held:
