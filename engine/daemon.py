@@ -99,14 +99,7 @@ class Daemon:
             semantic_arcs=self.engine.shedding.judges.semantic_arcs,
             values=lambda: known_values(network, self.engine.shedding.distributions()),
         )
-        self.monitor = Monitor(
-            self.catalog,
-            self._read,
-            self.recorders,
-            on_sample=self._on_sample,
-            on_error=self._monitor_failed,
-            give_way=partial(sleep, GIVE_WAY_S),
-        )
+        self.monitor = self._make_monitor()
         self.monitor.values = lambda: self.overload.values
         self._loop = uvloop.new_event_loop()
         self._io_thread = Thread(target=self._run_io, name="aurorad-io", daemon=True)
@@ -139,6 +132,16 @@ class Daemon:
             from engine.durable.daemon_side import join
 
             join(self, self.keeper)
+
+    def _make_monitor(self) -> Monitor:
+        return Monitor(
+            self.catalog,
+            self._read,
+            self.recorders,
+            on_sample=self._on_sample,
+            on_error=self._monitor_failed,
+            give_way=partial(sleep, GIVE_WAY_S),
+        )
 
     def _make_autopilot(self) -> Autopilot | None:
         if self.network.config.scheduler.policy != AUTO:
