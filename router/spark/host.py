@@ -6,6 +6,8 @@ Rules
 - Ending is SIGKILL to the driver's process group: a frozen JVM hears nothing gentler. What it left on disk is removed.
 - A driver that is gone fails every open question with SparkLostError; the next question starts another one. Whether
   to ask again is the caller's to decide: only it knows its cursor.
+- A start that takes too long is a loss like any other, and the next one is given twice the time: a machine that is busy
+  is no reason to give up. A start that fails (no Java, nobody at the master's address) is: someone has to do something.
 - An idle host costs nothing: no process, no thread.
 
 Any thread may call; nothing here runs on the I/O thread or holds a lock of the engine.
@@ -36,6 +38,7 @@ from router.spark.errors import KINDS, SparkError, SparkFailedError, SparkLostEr
 log = logging.getLogger("aurorad.spark")
 
 START_SECONDS = 120.0
+LONGEST_START_SECONDS = 600.0
 SILENCE_SECONDS = 30.0
 PING_SECONDS = 5.0
 STOP_SECONDS = 5.0
@@ -237,10 +240,7 @@ class SparkHost:
         except (SparkError, FutureTimeoutError) as error:
             process.kill("the start failed")
             process.ended.wait(STOP_SECONDS)
-            why = str(error) or f"master {self._master} did not answer within {self._start_s:g} s"
-            why = f"no Spark on master {self._master}: {'; '.join([why, *process.complaints])}"
-            self._last_error = why
-            raise SparkUnavailableError(why) from None
+            raise self._no_start(process, error) from None
         self._start_ns = int((time.monotonic() - begun) * 1e9)
         facts = process.facts
         log.info(
@@ -252,6 +252,14 @@ class SparkHost:
         )
         threading.Thread(target=process.watch, name="spark-watch", daemon=True).start()
         return process
+
+    def _no_start(self, process: _Process, error: Exception) -> SparkError:
+        why = str(error) or f"it was not up within {self._start_s:g} s"
+        self._last_error = f"no Spark on master {self._master}: {'; '.join([why, *process.complaints])}"
+        if isinstance(error, FutureTimeoutError):
+            self._start_s = min(2 * self._start_s, LONGEST_START_SECONDS)
+        is_lost = isinstance(error, FutureTimeoutError | SparkLostError)
+        return (SparkLostError if is_lost else SparkUnavailableError)(self._last_error)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ends what runs; later calls fail."""

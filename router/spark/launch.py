@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -26,7 +27,8 @@ from typing import Any, NamedTuple
 from router.spark.errors import SparkUnavailableError
 from router.spark.java import Java, find_java
 
-GATEWAY_SECONDS = 60.0
+GATEWAY_SECONDS = 600.0  # the host's deadline comes first
+REACH_SECONDS = 5.0
 POLL_SECONDS = 0.02
 HEAP = "1g"
 VECTOR = "jdk.incubator.vector"
@@ -79,6 +81,7 @@ def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
     except ImportError as error:
         raise SparkUnavailableError(f"pyspark is not installed ({error}): pip install 'aurorad[spark]'") from error
     settings = settings_for(master, config, scratch)
+    check_reach(settings["spark.master"])
     java = find_java()
     jvm, port, secret = start_gateway(java, settings, scratch)
     os.environ.update(
@@ -96,6 +99,22 @@ def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
     finally:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             del os.environ[name]  # a child of ours must not take this JVM for its own
+
+
+def check_reach(master: str) -> None:
+    """Whether somebody listens where a ``spark://`` master is said to be. Spark itself tries for a minute, and says
+    then that all masters are unresponsive. Raises SparkUnavailableError."""
+    if not master.startswith("spark://"):
+        return
+    wrong = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+            return
+        except (OSError, ValueError) as error:
+            wrong.append(f"nobody answers at {place} ({error})")
+    raise SparkUnavailableError("; ".join(wrong))
 
 
 def settings_for(master: str, config: Mapping[str, str], scratch: Path) -> dict[str, str]:

@@ -31,6 +31,13 @@ def own() -> Iterator[SparkHost]:
         os.environ["JAVA_HOME"] = home
 
 
+def freeze(pid: int) -> None:
+    """Every thread of it: one that runs on the other core stops a moment later, and could still answer."""
+    os.kill(pid, signal.SIGSTOP)
+    stats = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
+    wait_for(lambda: all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats), "all threads stop")
+
+
 def ask_until_noticed(host: SparkHost) -> None:
     while True:
         host.call("ping", 10)
@@ -65,7 +72,7 @@ def test_a_killed_jvm_fails_what_waits_and_the_next_call_starts_another(own: Spa
 
 def test_a_frozen_jvm_is_ended_by_its_silence(own: SparkHost) -> None:
     pid = own.start()["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     begun = time.monotonic()
     with pytest.raises(SparkLostError):
         own.call("ping")  # no deadline of its own: the heartbeat's
@@ -78,7 +85,7 @@ def test_a_deadline_ends_it_too_and_nothing_is_left_behind(tmp_path: Path, monke
     host = make_host()
     pid = host.start()["pid"]
     assert list(tmp_path.iterdir())
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     with pytest.raises(SparkLostError, match=r"did not answer 'ping' within 0\.5 s"):
         host.call("ping", 0.5)
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the frozen JVM is gone")
@@ -86,6 +93,28 @@ def test_a_deadline_ends_it_too_and_nothing_is_left_behind(tmp_path: Path, monke
     host.stop()
     with pytest.raises(SparkLostError, match="stopped"):
         host.call("ping", 5)
+
+
+def test_a_start_that_takes_too_long_may_be_tried_again_with_more_time() -> None:
+    host = make_host(start_s=0.1)
+    try:
+        with pytest.raises(SparkLostError, match=r"no Spark on master local\[2\]: it was not up within 0\.1 s"):
+            host.start()
+        with pytest.raises(SparkLostError, match=r"within 0\.2 s"):
+            host.start()
+        assert not host.is_up
+    finally:
+        host.stop()
+
+
+def test_a_master_that_nobody_can_reach_is_told_at_once() -> None:
+    host = SparkHost("spark://127.0.0.1:1,127.0.0.1:2", QUICK, nice=0)
+    try:
+        with pytest.raises(SparkUnavailableError, match=r"nobody answers at 127\.0\.0\.1:1 .*refused.*127\.0\.0\.1:2"):
+            host.call("ping", 5)
+        assert not host.is_up and host.reading().error.startswith("no Spark on master spark://127.0.0.1:1")
+    finally:
+        host.stop()
 
 
 def test_a_wrong_master_is_told_with_its_name() -> None:
