@@ -83,6 +83,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     daemon = Daemon(network, version=own_version())
     daemon.on_failure = lambda: signals.tell(FAILED)
     if once:
+        daemon.spark.is_batch = True
         daemon.spark.on_done = lambda: signals.tell(DONE)
     if daemon.keeper is not None:
         from engine.durable.progress import ProgressBar

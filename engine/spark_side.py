@@ -42,6 +42,7 @@ def spark_engine(
     return SparkEngine(
         admit=admit,
         end=lambda stream: admit(stream, daemon.event_time.end(stream)),
+        rest=daemon.event_time.rest,
         may_enter=lambda: has_room() and storage.used_bytes < BULK_BYTES,
         letters=letters,
         now_ns=daemon.now_ns,

@@ -13,6 +13,9 @@ Rules
   is taken to be 30 s behind still, so that what it sends next is not late. Only up to ``max_skew``: who is further
   behind replays the past, and when a replay falls silent it is over. Without ``idle`` a stream by event time waits for
   its next tuple as long as it takes. By arrival there is nothing to wait for, and ``idle`` is one second unless told.
+- A stream whose files have all been read rests. Its watermark stands where the last tuple has put it, so that what is
+  brought to it later (``ingest``, the files of the next day) goes on from there. Only streams that it meets in a box of
+  time pull it along: they must not wait for it. The end of time is for a batch run alone, after which nothing comes.
 - A heartbeat is a tuple without content: it says "I have come this far", and the slack applies to it as to a tuple.
 
 Refused: a watermark per connection, the lowest of which counts. One connection that stays open and silent would hold
@@ -23,7 +26,7 @@ Time comes in by argument. It must not jump, or windows of silent streams would 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -33,7 +36,7 @@ from storage.train import NO_WATERMARK, Train
 MAX_SKEW_NS = 3_600 * 10**9
 ARRIVAL_IDLE_NS = 10**9
 END_OF_TIME = 2**63 - 1
-"""The watermark after which nothing comes: a source that is at its end sends it, and everything closes."""
+"""The watermark after which nothing comes: in a batch run a source at its end sends it, and everything closes."""
 
 Stamp = Callable[[Train], Train]
 
@@ -45,6 +48,7 @@ class StreamClock:
         "_lag_ns",
         "_seen_ns",
         "_time_column",
+        "follows",
         "idle_ns",
         "max_skew_ns",
         "newest_ns",
@@ -71,6 +75,7 @@ class StreamClock:
         self.refused = 0  # tuples and heartbeats from too far ahead
         self._seen_ns = started_ns  # its last sign of life: a stream that never speaks is silent from the start
         self._lag_ns = 0  # how far its event time was behind the clock then
+        self.follows: Sequence[StreamClock] = ()  # when it rests: those that must not wait for it
 
     def stamp(self, train: Train, now_ns: int) -> Train:
         """The train without the tuples that are refused, and with the stream's watermark.
@@ -103,11 +108,11 @@ class StreamClock:
         return watermark_ns if watermark_ns > self.watermark_ns else None
 
     def idle_watermark(self, now_ns: int) -> int | None:
-        """How far a silent stream's watermark may move; None while it is not silent, or when that is nothing new."""
-        if self.idle_ns is None or now_ns - self._seen_ns < self.idle_ns:
-            return None
-        lag_ns = min(max(self._lag_ns, 0), self.max_skew_ns)
-        watermark_ns = now_ns - lag_ns - self.slack_ns
+        """How far a stream that is silent or rests may move its watermark; None when that is nothing new."""
+        watermark_ns = max((other.watermark_ns for other in self.follows), default=NO_WATERMARK)
+        if self.idle_ns is not None and now_ns - self._seen_ns >= self.idle_ns:
+            lag_ns = min(max(self._lag_ns, 0), self.max_skew_ns)
+            watermark_ns = max(watermark_ns, now_ns - lag_ns - self.slack_ns)
         return watermark_ns if watermark_ns > self.watermark_ns else None
 
     def _see(self, event_ns: int, now_ns: int) -> None:
@@ -152,6 +157,7 @@ class EventTime:
     def __init__(self, network: Network, now_ns: Callable[[], int]) -> None:
         begun_ns = now_ns()
         self._now_ns = now_ns
+        self._network = network
         self._schemas = [s.schema for s in network.streams]
         self.clocks = [clock_of(network, stream, begun_ns) for stream in network.streams]
         self.stamps: list[Stamp | None] = [None if clock is None else self._stamp(clock) for clock in self.clocks]
@@ -170,8 +176,33 @@ class EventTime:
         return None if watermark_ns is None else Train.empty(self._schemas[stream], watermark_ns)
 
     def end(self, stream: int) -> Train:
-        """The train of no tuples that closes everything behind a stream: its source is at its end."""
+        """The train of no tuples that closes everything behind a stream: nothing will ever come to it again."""
         return Train.empty(self._schemas[stream], END_OF_TIME)
+
+    def rest(self, stream: int) -> None:
+        """The source of a stream is at its end, and more may be brought to it some day."""
+        clock = self.clocks[stream]
+        if clock is not None:
+            met = streams_met(self._network, stream)
+            clock.follows = [other for number in met if (other := self.clocks[number]) is not None]
+
+
+def streams_met(network: Network, stream: int) -> list[int]:
+    """The other streams whose tuples come to a box to which this one's come as well, by watermarks."""
+    boxes = [_boxes_behind(network, s) for s in network.streams]
+    return [s.number for s in network.streams if s.number != stream and boxes[s.number] & boxes[stream]]
+
+
+def _boxes_behind(network: Network, stream: Stream) -> set[int]:
+    found: set[int] = set()
+    ahead = network.consumers([a for a in stream.arcs if network.arcs[a].timed])
+    while ahead:
+        box = ahead.pop()
+        if box not in found:
+            found.add(box)
+            out = [a for arcs in network.boxes[box].out_arcs for a in arcs if network.arcs[a].timed]
+            ahead += network.consumers(out)
+    return found
 
 
 class SteadyClock:

@@ -45,7 +45,8 @@ class Engine:
     """What the pipeline needs of the engine. All may be called from any thread."""
 
     admit: Callable[[int, Train], None]  # a stream's number and a train
-    end: Callable[[int], None]  # the source of a stream is at its end
+    end: Callable[[int], None]  # nothing will ever come to a stream again
+    rest: Callable[[int], None]  # the source of a stream is at its end; more may be brought to it some day
     may_enter: Callable[[], bool]  # queues are short enough for bulk rows
     letters: Callable[[str, str, Sequence[Reject]], None]
     now_ns: Callable[[], int]
@@ -90,6 +91,7 @@ class SparkPipeline:
         self._ended = Event()
         self._progress = Thread(target=self._log_progress, name="aurorad-bulk-progress", daemon=True)
         self.on_done: Callable[[], None] = lambda: None  # every source of the network file is at its end, or failed
+        self.is_batch = False  # what the sources bring is all there will ever be
         self.sinks = {
             output.number: self._make_sink(output, output.sink)
             for output in network.outputs
@@ -212,7 +214,8 @@ class SparkPipeline:
         return self.intake.begin(job, stream, pace=pace, fingerprint=fingerprint, parts=parts, rows=rows)
 
     def end_stream(self, stream: int) -> None:
-        self._engine.end(stream)
+        """Its source is at its end, now or before a restart."""
+        (self._engine.end if self.is_batch else self._engine.rest)(stream)
 
     # -- looking in ---------------------------------------------------------------------------------------------------
 
@@ -285,8 +288,8 @@ class _SourceJob:
             if not self._stopped:
                 log.error("stream %s: Spark stopped after %d rows: %s", self.stream.name, self.rows(), error)
         else:
+            self._pipeline.end_stream(self.stream.number)
             if not self._job.was_done:
-                self._pipeline.end_stream(self.stream.number)
                 log.info("stream %s: all %d rows have come", self.stream.name, rows)
         self.is_ended = True
         self._pipeline.ended()

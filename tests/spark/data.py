@@ -75,9 +75,10 @@ outputs:
 
 
 @contextmanager
-def loading(text: str, host: SparkHost) -> Iterator[tuple[Daemon, Reader]]:
+def loading(text: str, host: SparkHost, *, batch: bool = False) -> Iterator[tuple[Daemon, Reader]]:
     """A daemon that runs this network, with everything that comes out of ``out``."""
     daemon = Daemon(load_network(text, {}), spark=host)
+    daemon.spark.is_batch = batch
     reader = Reader()
     daemon.subscribe("out", reader)
     daemon.start()

@@ -16,6 +16,8 @@ import pytest
 
 from engine.daemon import Daemon
 from router.spark.host import SparkHost
+from router.spark.jobs import BulkJob
+from router.spark.remote import RemoteTarget
 from tests.spark.conftest import make_host
 from tests.spark.data import finish, loading, network, trades, write_parquet
 from tests.spark.flaky import ALL, Flaky
@@ -132,11 +134,29 @@ def test_order_by_and_a_window_behind_it(host: SparkHost, tmp_path: Path) -> Non
         pq.write_table(rows.take(list(range(half, 20_000, 2))), tmp_path / f"{half}.parquet")
     window = "w: {aggregate: trades, window: {tumbling: 1s}, select: {n: 'count(*)', total: 'sum(size)'}}"
     text = network(f"{{spark: parquet, path: {tmp_path}}}", window, "w", stream=", time: ts")
-    with loading(text, host) as (daemon, reader):
+    with loading(text, host, batch=True) as (daemon, reader):
         finish(daemon)
         assert daemon.readings().boxes[0].late == 0
         wanted = duckdb.sql("select count(*), sum(size) from rows group by time_bucket(interval 1 second, ts)")
         assert sorted(zip(reader.column("n"), reader.column("total"), strict=True)) == sorted(wanted.fetchall())
+
+
+def test_the_next_day_goes_on_where_the_files_ended(host: SparkHost, tmp_path: Path) -> None:
+    """After the files the stream rests: the window that the last row is in is open, and what is brought later belongs
+    to it or comes behind it. A batch run, which ends there, would close it."""
+    for day, rows in enumerate((2_500, 3_000)):  # a row a millisecond
+        pq.write_table(trades(rows, day, 2_500 * day), tmp_path / f"{day}.parquet")
+    window = "w: {aggregate: trades, window: {tumbling: 1s}, select: {n: 'count(*)'}}"
+    text = network(f"{{spark: parquet, path: {tmp_path}/0.parquet}}", window, "w", stream=", time: ts")
+    with loading(text, host) as (daemon, reader):
+        finish(daemon)
+        assert reader.column("n") == [1_000, 1_000]
+        target = RemoteTarget(daemon.spark.port.address, "", "next", "trades", "as_fast")
+        source = {"spark": "parquet", "path": f"{tmp_path}/1.parquet", "options": {}, "sql": None, "order_by": []}
+        BulkJob(host, "next", source, daemon.network.stream("trades").schema, target).run()
+        assert daemon.engine.drain(30)
+        assert daemon.readings().boxes[0].late == 0
+        assert reader.column("n") == [1_000] * 5
 
 
 def test_a_pace_goes_by_the_event_times(host: SparkHost, tmp_path: Path) -> None:

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from catalog.network import Arc, Network, PortRef, Stream
 from catalog.schema import Schema
-from router.event_time import ARRIVAL_IDLE_NS, END_OF_TIME, MAX_SKEW_NS, EventTime, SteadyClock, StreamClock, clock_of
+from engine.load import load_network
+from router.event_time import (
+    ARRIVAL_IDLE_NS,
+    END_OF_TIME,
+    MAX_SKEW_NS,
+    EventTime,
+    SteadyClock,
+    StreamClock,
+    clock_of,
+    streams_met,
+)
 from router.routes import Routes
 from storage.manager import StorageManager
 from storage.train import NO_WATERMARK, Train
@@ -156,6 +166,34 @@ def test_received_is_admitted_and_refused() -> None:
     assert [t.watermark_ns for t in storage.take(0, 100, 100)[0]] == [NOW + 2 * S]
     routes.admit(0, event_time.end(0))
     assert storage.take(0, 100, 100)[0][0].watermark_ns == END_OF_TIME
+
+
+def test_a_stream_at_rest_stays_where_it_is_and_follows_only_whom_it_meets() -> None:
+    schema = "{schema: {ts: timestamp, n: bigint}, time: ts}"
+    network = load_network(
+        f"""
+streams: {{files: {schema}, live: {schema}, apart: {schema}}}
+boxes:
+  both: {{union: [files, live]}}
+  w: {{aggregate: both, window: {{tumbling: 1s}}, select: {{n: "count(*)"}}}}
+  alone: {{aggregate: apart, window: {{tumbling: 1s}}, select: {{n: "count(*)"}}}}
+outputs: {{a: {{from: w}}, b: {{from: alone}}}}
+""",
+        {},
+    )
+    assert [streams_met(network, number) for number in range(3)] == [[1], [0], []]
+    event_time = EventTime(network, lambda: NOW)
+    files, live, apart = [c for c in event_time.clocks if c is not None]
+    files.stamp(train_of(NOW - 60 * S), NOW)
+    apart.stamp(train_of(NOW), NOW)
+    live.stamp(train_of(NOW - 90 * S), NOW)
+    event_time.rest(0)
+    event_time.rest(2)
+    assert files.idle_watermark(NOW) is None, "it is ahead of those that it meets"
+    live.stamp(train_of(NOW - 30 * S), NOW)
+    assert files.idle_watermark(NOW + 10**6 * S) == NOW - 30 * S, "or the union would wait for it for ever"
+    assert live.idle_watermark(NOW + 10**6 * S) is None and apart.idle_watermark(NOW + 10**6 * S) is None
+    assert files.stamp(train_of(NOW - 20 * S), NOW).watermark_ns == NOW - 20 * S
 
 
 def test_only_who_is_read_has_a_clock() -> None:
