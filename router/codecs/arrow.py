@@ -61,7 +61,7 @@ class ArrowDecoder:
         self._refused = False
         self.received = 0
 
-    def receive(self, data: bytes, arrival_ns: int) -> Received:
+    def receive(self, data: bytes | memoryview, arrival_ns: int) -> Received:
         out = Received([], [])
         if self._refused:
             return out

@@ -57,7 +57,7 @@ class ArrowFramer:
         self._head: tuple[bytes, _Header] | None = None  # a message whose body has not all come
         self.at_end = False
 
-    def receive(self, data: bytes) -> Iterator[Message]:
+    def receive(self, data: bytes | memoryview) -> Iterator[Message]:
         """One by one, so that what is whole before an error still comes through."""
         if data:
             self._chunks.append(memoryview(data))

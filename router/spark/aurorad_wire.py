@@ -26,6 +26,7 @@ BATCH_ROWS = 65_536
 BATCH_BYTES = 8 * 1024**2
 LINE_BYTES = 1024**2
 ERROR_FOLLOWS = 0xFFFFFFFF
+MORE = getattr(socket, "MSG_MORE", 0)  # a length travels with what it is the length of
 
 
 class WireError(Exception):
@@ -72,7 +73,7 @@ class Connection:
 
     def send_frame(self, data: Any) -> None:
         view = memoryview(data)
-        self._send(struct.pack(">I", view.nbytes))
+        self._send(struct.pack(">I", view.nbytes), MORE)
         self._send(view)
 
     def send_end(self, rows: int) -> None:
@@ -96,9 +97,9 @@ class Connection:
             have += read
         return data
 
-    def _send(self, data: Any) -> None:
+    def _send(self, data: Any, flags: int = 0) -> None:
         try:
-            self._sock.sendall(data)
+            self._sock.sendall(data, flags)
         except OSError:
             self.hear()  # it has said why, if it could
             raise
@@ -122,14 +123,33 @@ def send_batches(connection: Connection, batches: Iterable[Any], skip: int = 0) 
 def pieces(batch: Any, skip: int = 0) -> Iterator[Any]:
     """At most so many rows and about so many bytes each, cut where the batch says and not where ``skip`` does: an
     attempt that begins in the middle sends what follows in the same pieces."""
-    if not batch.num_rows:
-        return
-    row_bytes = max(1, batch.nbytes // batch.num_rows)
-    size = max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes))
+    size = piece_rows(batch)
     for start in range(0, batch.num_rows, size):
         begin, end = max(start, skip), min(start + size, batch.num_rows)
         if begin < end:
             yield batch.slice(begin, end - begin)
+
+
+def piece_rows(batch: Any) -> int:
+    row_bytes: int = max(1, batch.nbytes // max(1, batch.num_rows))
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes))
+
+
+def send_messages(connection: Connection, schema: bytes, messages: Iterable[bytes], skip: int = 0) -> int:
+    """As ``send_batches``, of batches that are Arrow messages already. One that need not be cut goes out as it came,
+    and only its head is read, for its number of rows."""
+    rows, names = 0, pa.ipc.read_schema(pa.py_buffer(schema))
+    connection.send_frame(schema)
+    for message in messages:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(message), names)
+        if skip <= rows and 0 < batch.num_rows <= piece_rows(batch):
+            connection.send_frame(message)
+        else:
+            for piece in pieces(batch, min(max(0, skip - rows), batch.num_rows)):
+                connection.send_frame(piece.serialize())
+        rows += batch.num_rows
+    connection.send_end(rows)
+    return rows
 
 
 def read_batches(connection: Connection) -> Iterator[Any]:
@@ -147,11 +167,11 @@ def read_batches(connection: Connection) -> Iterator[Any]:
         raise ConnectionError(f"aurorad sent {rows} rows and said {told}")
 
 
-def push_partition(address: str, token: str, job: str, partition: int, batches: Iterable[Any]) -> dict[str, int]:
-    """One part of a bulk job, from where an earlier attempt left off. Returns when the daemon has every row."""
+def push_partition(address: str, token: str, job: str, partition: int, schema: bytes, messages: Iterable[bytes]) -> int:
+    """One part of a bulk job, from where an earlier attempt left off. Its rows, once the daemon has them all."""
     with Connection(address, token) as connection:
         have = connection.ask("push", job=job, partition=partition)["rows"]
-        rows = send_batches(connection, batches, have)
+        rows = send_messages(connection, schema, messages, have)
         if connection.hear()["rows"] != rows:
             raise ConnectionError(f"aurorad has not all of the {rows} rows of partition {partition}")
-        return {"rows": rows, "skipped": have}
+        return rows

@@ -126,7 +126,7 @@ class Exchange:
         try:
             with path.open("wb") as out:
                 for frame in peer.frames(FRAME_BYTES):
-                    received = checker.receive(bytes(frame), 0)
+                    received = checker.receive(frame, 0)
                     if received.fatal:
                         raise PortError(f"stream {stream.name}: {received.rejects[-1].message}")
                     self._reserve(len(frame) + 4)

@@ -153,7 +153,7 @@ class StreamIntake:
         counts = self.counts[stream.number]
         for frame in peer.frames(self._batch_bytes):
             before = decoder.received
-            received = decoder.receive(bytes(frame), self._now_ns())
+            received = decoder.receive(frame, self._now_ns())
             with counts.lock:
                 counts.received_bytes += len(frame)
             if received.fatal:

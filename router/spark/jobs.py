@@ -75,6 +75,7 @@ class BulkJob:
         self._plan: dict[str, Any] | None = None
         self._files: list[str] | None = None  # staged, in the order in which they are sent
         self._sent = 0  # of those
+        self._batch_rows = 0
         self._stopped = Event()
         self.was_done = False  # before: there was nothing to do
 
@@ -124,7 +125,10 @@ class BulkJob:
                 return
             self._plan = plan
         if plan["stable"]:
-            done = self._push(first=0, source=self._source, parts=plan["parts"], fingerprint=plan["fingerprint"])
+            done = self._push(
+                first=0, source=self._source, parts=plan["parts"], batch_rows=plan["batch_rows"],
+                fingerprint=plan["fingerprint"],
+            )  # fmt: skip
             self._target.expect(len(done["partitions"]), plan["rows"])
             return
         if self._files is None:
@@ -133,10 +137,10 @@ class BulkJob:
                 "stage", job=self.name, source=self._source, fields=self._fields, staging=self._staging_path(),
                 fingerprint=plan["fingerprint"],
             )  # fmt: skip
-            self._files = list(staged["files"])
+            self._files, self._batch_rows = list(staged["files"]), staged["batch_rows"]
             self._target.expect(len(self._files), staged["rows"])
         while self._sent < len(self._files):
-            self._push(first=self._sent, file=self._files[self._sent])
+            self._push(first=self._sent, file=self._files[self._sent], batch_rows=self._batch_rows)
             self._sent += 1
         self._host.call("unstage", PLAN_SECONDS, staging=self._staging_path())
 

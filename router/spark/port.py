@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from threading import Lock, Thread
 from typing import Any
 
+import numpy as np
+
 from catalog.errors import AuroraError
 from router.spark.pace import StoppedError
 
@@ -26,6 +28,7 @@ log = logging.getLogger("aurorad.spark")
 
 HELLO_SECONDS = 10.0
 LINE_BYTES = 1024**2
+LINE_READ_BYTES = 4_096
 DRAIN_SECONDS = 2.0
 DRAIN_BYTES = 1024**2
 CONNECTIONS = 256
@@ -49,7 +52,7 @@ class Peer:
         self.name = name
         self._sock = sock
         self._sends_frames = False
-        self._file: Any = sock.makefile("rb", 256 * 1024)
+        self._ahead = bytearray()  # what came behind the last line
 
     def say(self, **answer: Any) -> None:
         try:
@@ -58,34 +61,43 @@ class Peer:
             raise GoneError from error
 
     def hear(self) -> dict[str, Any]:
+        ahead = self._ahead
         try:
-            line = self._file.readline(LINE_BYTES)
-            heard = json.loads(line) if line.endswith(b"\n") else None
+            while (end := ahead.find(b"\n")) < 0:
+                more = self._sock.recv(LINE_READ_BYTES)
+                if not more or len(ahead) > LINE_BYTES:
+                    raise GoneError
+                ahead += more
+            heard = json.loads(ahead[:end])
         except (OSError, ValueError) as error:
             raise GoneError from error
+        del ahead[: end + 1]
         if not isinstance(heard, dict):
             raise GoneError
         return heard
 
-    def frames(self, limit: int) -> Iterator[bytearray]:
+    def frames(self, limit: int) -> Iterator[memoryview]:
         """Until the empty one."""
         while size := struct.unpack(">I", self._exactly(4))[0]:
             if size > limit:
                 raise PortError(f"a message of {size:,} bytes; at most {limit:,}")
             yield self._exactly(size)
 
-    def _exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view, have = memoryview(data), 0
+    def _exactly(self, size: int) -> memoryview:
+        """Read to where it stays: memory that nobody has cleared for it, filled by the kernel in one call."""
+        view = np.empty(size, np.uint8).data
+        have = min(size, len(self._ahead))
+        view[:have] = self._ahead[:have]
+        del self._ahead[:have]
         try:
             while have < size:
-                read = self._file.readinto(view[have:])
+                read = self._sock.recv_into(view[have:], 0, socket.MSG_WAITALL)
                 if not read:
                     raise GoneError
                 have += read
         except (OSError, ValueError) as error:
             raise GoneError from error
-        return data
+        return view
 
     def send_frame(self, data: Any) -> None:
         self._sends_frames = True

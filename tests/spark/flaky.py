@@ -36,7 +36,7 @@ class Flaky:
     def _cut_off(self, peer: Peer, after: int) -> None:
         whole, hear = peer.frames, peer.hear
 
-        def some(limit: int) -> Iterator[bytearray]:
+        def some(limit: int) -> Iterator[memoryview]:
             for i, frame in enumerate(whole(limit)):
                 if i == after:
                     self._end(peer)

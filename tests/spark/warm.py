@@ -36,7 +36,7 @@ def java_options() -> str:
 def make(cache: Path) -> None:
     """One JVM does what the tests do, and leaves what it has learned when it ends."""
     from router.spark.launch import launch
-    from router.spark.work import map_in_arrow
+    from router.spark.work import arrow_messages
 
     new = cache.with_name(cache.name + ".new")
     with tempfile.TemporaryDirectory() as scratch:
@@ -48,7 +48,7 @@ def make(cache: Path) -> None:
         )
         frame.coalesce(1).write.parquet(f"{scratch}/parquet")
         read = spark.read.parquet(f"{scratch}/parquet")
-        map_in_arrow(read, lambda batches: batches, "id bigint, name string, x double, ts timestamp").collect()
+        arrow_messages(read, 10_000)[1].map(len).collect()
         read.orderBy("x").write.json(f"{scratch}/json")
         assert launched.jvm.stdin is not None
         launched.jvm.stdin.close()  # it ends by itself, and not by a signal: only then it writes

@@ -41,6 +41,18 @@ class Clock:
         return self.ns
 
 
+class Wait(threading.Event):
+    """Waiting makes time pass, and takes none."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.ns += int((timeout or 0.0) * 1e9)
+        return self.is_set()
+
+
 @pytest.mark.parametrize(("text", "speed"), [("as_fast", 0.0), ("realtime", 1.0), ("10x", 10.0), ("0.5x", 0.5)])
 def test_a_pace_is_a_speed(text: str, speed: float) -> None:
     assert parse_pace(text) == speed
@@ -70,7 +82,7 @@ def test_a_pace_cuts_by_event_time_alone_and_never_early() -> None:
         clock = Clock()
         clock.ns += start
         pacer = Pacer(lambda: True, clock, speed=4.0, column=0)
-        parts = list(pacer.trains(train(times), threading.Event()))
+        parts = list(pacer.trains(train(times), Wait(clock)))
         cuts.append([part.count for part in parts])
         begun = int(parts[0].arrival_ns[0])
         for part in parts:
