@@ -129,7 +129,7 @@ def push(host: SparkHost, folder: Path, rows: int, options: Options) -> Iterator
 
     pushed(), to_arrow()  # warm
     firsts.clear()
-    rates = interleave({"push": pushed, "to_arrow": to_arrow, "pyarrow": floor}, 2 if options.quick else 4)
+    rates = interleave({"push": pushed, "to_arrow": to_arrow, "pyarrow": floor}, 3 if options.quick else 10)
     best = {name: max(values) for name, values in rates.items()}
     yield Result("spark", "push,filters=5", "rows_per_s", best["push"], best["to_arrow"], at_least=0.9)
     yield Result("spark", "pyarrow alone", "rows_per_s", best["pyarrow"], best["to_arrow"])
