@@ -110,6 +110,20 @@ class LoadModel:
         arcs[last] = into[self._arc_source[last]] * port_selectivity[self._arc_port[last]] * kept[last]
         return Flow(arcs, into, _sums(outputs, arcs[ends], self._outputs))
 
+    def yields(self, on_arcs: Floats, port_selectivity: Floats) -> Floats:
+        """By output: how many tuples become of so many on each arc, wherever they are."""
+        into = np.zeros(self._boxes)
+        fed = np.flatnonzero(self.arc_box >= 0)
+        np.add.at(into, self.arc_box[fed], on_arcs[fed])
+        for level in self._forward:
+            np.add.at(into, level.targets, into[level.sources] * port_selectivity[level.ports])
+        ends, outputs = self._to_output
+        out = np.array(on_arcs[ends], np.float64)
+        behind = self._arc_port[ends] >= 0
+        last = ends[behind]
+        out[behind] += into[self._arc_source[last]] * port_selectivity[self._arc_port[last]]
+        return _sums(outputs, out, self._outputs)
+
     def share_delivered(
         self, rates: Floats, port_selectivity: Floats, kept_at_edge: Floats, kept_on_arc: Floats
     ) -> Floats:

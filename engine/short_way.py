@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from catalog.network import Stream
 from scheduler.loop import SHORT_TUPLES, Claim
 from scheduler.plan import Plan, Step
 from scheduler.state import SchedulerState
@@ -75,21 +76,24 @@ class ShortWay:
 
 def short_ways(engine: Engine) -> list[ShortWay | None]:
     """By stream; None where there is none."""
-    network, state = engine.network, engine.state
-    settings = state.settings
+    ways = [short_plan(engine.state, stream) for stream in engine.network.streams]
+    return [None if way is None else ShortWay(engine, *way) for way in ways]
+
+
+def short_plan(state: SchedulerState, stream: Stream) -> tuple[tuple[int, ...], Plan, int] | None:
+    """The arcs of a stream, the plan that every policy would give a train on them at rest, and its unit; None where
+    that is not so. The simulator asks too."""
+    network, settings = state.network, state.settings
     usual = settings.unit == "superbox" and not settings.spanner and settings.train.kind == "auto"
     if not usual or settings.traversal not in ("min_cost", "auto"):
-        return [None] * len(network.streams)
-    ways: list[ShortWay | None] = []
-    for stream in network.streams:
-        arcs = tuple(a for a in stream.arcs if network.arcs[a].box is not None)
-        starts = {b for a in arcs if (b := network.arcs[a].box) is not None}
-        units = {state.unit_of[box] for box in starts}
-        boxes = reached(state, units.pop(), starts) if len(units) == 1 else ()
-        prompt = bool(boxes) and all(network.boxes[b].box.is_prompt for b in boxes)
-        plan = Plan(tuple(Step(box, ALL) for box in boxes))
-        ways.append(ShortWay(engine, arcs, plan, state.unit_of[boxes[0]]) if prompt else None)
-    return ways
+        return None
+    arcs = tuple(a for a in stream.arcs if network.arcs[a].box is not None)
+    starts = {b for a in arcs if (b := network.arcs[a].box) is not None}
+    units = {state.unit_of[box] for box in starts}
+    boxes = reached(state, units.pop(), starts) if len(units) == 1 else ()
+    if not boxes or not all(getattr(network.boxes[b].box, "is_prompt", False) for b in boxes):
+        return None
+    return arcs, Plan(tuple(Step(box, ALL) for box in boxes)), state.unit_of[boxes[0]]
 
 
 def reached(state: SchedulerState, unit: int, starts: set[int]) -> Sequence[int]:

@@ -29,8 +29,8 @@ from engine.bench.figures import p0_11, p0_13
 from engine.load import load_network
 from engine.settings import scheduler_settings
 from engine.simulate.arrivals import Trains, arrivals
-from engine.simulate.core import Overheads
 from engine.simulate.costs import declared
+from engine.simulate.execution import Overheads
 from engine.simulate.experiment import capacity_rates
 from engine.simulate.sketch import Sketch
 from scheduler.state import BatchRule, SchedulerSettings

@@ -23,14 +23,20 @@ SHARE_TUPLES = 1_000
 
 
 def steps_by_policy(options: Options) -> Iterator[Result]:
-    few, many, vast = network_of(BUSY), network_of(1_000), network_of(10_000)
+    tiny, few, many, vast = (network_of(boxes) for boxes in (10, BUSY, 1_000, 10_000))
     rounds = 10 if options.quick else 40
     plain: dict[str, float] = {}
     for name in ("round_robin", *(p for p in policies() if p != "round_robin")):
-        cases = {"few": Stepper(few, name, BUSY), "many": Stepper(many, name, 1_000), "vast": Stepper(vast, name, BUSY)}
+        cases = {
+            "tiny": Stepper(tiny, name, 10),
+            "few": Stepper(few, name, BUSY),
+            "many": Stepper(many, name, 1_000),
+            "vast": Stepper(vast, name, BUSY),
+        }
         best = {case: ns / 1e3 for case, ns in step_ns(cases, rounds).items()}
         plain = plain or best
         at_most = OVER_ROUND_ROBIN if name == "qos" else None
+        yield Result("overhead", f"policy={name},boxes=10,busy=10", "step_us", best["tiny"], plain["tiny"])
         yield Result("overhead", f"policy={name},boxes=100,busy=100", "step_us", best["few"], plain["few"])
         yield Result(
             "overhead", f"policy={name},boxes=1000,busy=1000", "step_us", best["many"], plain["many"], at_most=at_most

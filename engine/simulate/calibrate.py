@@ -22,8 +22,8 @@ from catalog.network import Network
 from catalog.schema import Schema, Type
 from catalog.stats import Statistics
 from engine.core import Engine
-from engine.simulate.core import Overheads
 from engine.simulate.costs import declared
+from engine.simulate.execution import Overheads
 from engine.simulate.sketch import SCHEMA, Sketch
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule

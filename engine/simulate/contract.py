@@ -22,9 +22,9 @@ from catalog.config.units import format_duration
 from catalog.load import LoadModel
 from catalog.readings import plain
 from engine.simulate.arrivals import Trains
+from engine.simulate.core import Simulation
 from engine.simulate.experiment import Experiment, capacity_rates, draw, make_chooser
 from engine.simulate.pilot import Pilot
-from engine.simulate.shedding import SheddingSimulation
 from engine.simulate.watch import Watch
 from scheduler.choice import AUTO
 from scheduler.policies import policies
@@ -87,7 +87,7 @@ def contract(
     network, end_ns = experiment.network, experiment.duration_ns
     settle_ns = min(SETTLE_NS, end_ns // 2)
     chooser = make_chooser(experiment) if policy == AUTO else None
-    simulation = SheddingSimulation(
+    simulation = Simulation(
         network,
         policies()[policy if chooser is None else chooser.choice.policy],
         trains,
@@ -102,14 +102,14 @@ def contract(
     watch = Watch(simulation, experiment.workers)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
     simulation.run(settle_ns, report)
-    shed_before, came_before = list(simulation.shed), list(simulation.came_tuples)
+    shed_before, came_before = list(simulation.execution.drops.shed), list(simulation.came_tuples)
     simulation.run(end_ns, report)
     verdict = watch.overload.verdict
     simulation.run(None, report)
     simulation.count_expired()
     came = np.subtract(simulation.came_tuples, came_before).astype(np.float64)
     flow = LoadModel(network).flow(came, experiment.statistics.port_selectivity)
-    dropped = np.subtract(simulation.shed, shed_before)
+    dropped = np.subtract(simulation.execution.drops.shed, shed_before)
     reached = np.maximum(flow.arcs, 1.0)
     return Contract(
         policy=policy,
@@ -125,7 +125,7 @@ def contract(
     )
 
 
-def _promise(simulation: SheddingSimulation, number: int, due: float) -> Promise:
+def _promise(simulation: Simulation, number: int, due: float) -> Promise:
     output = simulation.network.outputs[number]
     quality = simulation.recorders[number].quality()
     share = min(1.0, quality.tuples / due) if due >= 1 else 1.0

@@ -19,21 +19,29 @@ Piece = tuple[int, int, int]
 
 
 class SimulatedTrain:
-    __slots__ = ("count", "first_ns", "last_ns", "mean_ns", "pieces")
+    __slots__ = ("count", "first_ns", "last_ns", "mean_ns", "pieces", "worth")
 
-    def __init__(self, count: int, first_ns: int, last_ns: int, mean_ns: int, pieces: tuple[Piece, ...] = ()) -> None:
+    def __init__(
+        self, count: int, first_ns: int, last_ns: int, mean_ns: int, pieces: tuple[Piece, ...] = (), worth: float = 1.0
+    ) -> None:
         self.count = count
         self.first_ns = first_ns
         self.last_ns = last_ns
         self.mean_ns = mean_ns
         self.pieces = pieces  # none: one piece, from first to last
+        self.worth = worth  # of a tuple, against those of its stream from which nobody has chosen
 
     def with_count(self, count: int) -> SimulatedTrain:
         """As many tuples, with the same spread."""
-        return SimulatedTrain(count, self.first_ns, self.last_ns, self.mean_ns, self.pieces)
+        return SimulatedTrain(count, self.first_ns, self.last_ns, self.mean_ns, self.pieces, self.worth)
 
     def split(self, count: int) -> tuple[SimulatedTrain, SimulatedTrain]:
         """The first ``count`` tuples and the rest."""
+        head, rest = self._split(count)
+        head.worth = rest.worth = self.worth
+        return head, rest
+
+    def _split(self, count: int) -> tuple[SimulatedTrain, SimulatedTrain]:
         if not self.pieces:
             cut_ns = self.first_ns + (self.last_ns - self.first_ns) * count // max(1, self.count - 1)
             before_ns = self.first_ns + (self.last_ns - self.first_ns) * (count - 1) // max(1, self.count - 1)
@@ -76,7 +84,12 @@ def join(trains: Sequence[SimulatedTrain]) -> SimulatedTrain:
             pieces += [(max(1, w * train.count // total), first, last) for w, first, last in train.pieces]
         elif train.count:
             pieces.append((train.count, train.first_ns, train.last_ns))
-    return from_pieces(sum([t.count for t in trains]), pieces)
+    joined = from_pieces(sum([t.count for t in trains]), pieces)
+    worth = trains[0].worth
+    if any(t.worth != worth for t in trains):
+        worth = sum([t.count * t.worth for t in trains]) / max(joined.count, 1)
+    joined.worth = worth
+    return joined
 
 
 class SimulatedStorage:
@@ -109,6 +122,11 @@ class SimulatedStorage:
             self.nbytes += train.count * self.tuple_bytes[arc]
         if self.nbytes > self.peak_bytes:
             self.peak_bytes = self.nbytes
+
+    def pass_by(self, arcs: Sequence[int], tuples: int) -> None:
+        """Tuples that needed no queue count as taken from it."""
+        for arc in arcs:
+            self.taken[arc] += tuples
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[SimulatedTrain], int, int]:
         """A train is cut only when nothing else could be taken."""

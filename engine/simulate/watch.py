@@ -2,11 +2,12 @@
 
 What a simulated engine has counted is put into the same readings that the daemon makes of itself; the sampler, the
 verdict, the road map and the controller are the daemon's and do not know the difference. Their plan comes back as the
-share that each arc keeps. Tuples have no values here, so drops by value count as drops at random: the daemon does
-better than the contract where values differ.
+share that each arc keeps. ``values`` says what tuples are worth on the arcs where drops go by value (``worth``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,13 +18,14 @@ from catalog.readings import (
     EngineReading,
     OutputReading,
     Readings,
+    SchedulerReading,
     StreamReading,
     WorkerReading,
 )
-from catalog.shed import ShedPlan
+from catalog.shed import ShedPlan, Values
 from catalog.stats import Statistics
 from engine.overload import Overload
-from engine.simulate.shedding import SheddingSimulation
+from engine.simulate.core import Simulation
 from qos_monitor.sampler import Sampler
 
 LEARNED = ("cost_per_call_ns", "cost_per_tuple_ns", "selectivity", "port_selectivity", "train_tuples", "tuple_bytes")
@@ -32,14 +34,24 @@ LEARNED = ("cost_per_call_ns", "cost_per_tuple_ns", "selectivity", "port_selecti
 class Watch:
     """Put on a simulation before it runs."""
 
-    def __init__(self, simulation: SheddingSimulation, workers: int) -> None:
+    def __init__(self, simulation: Simulation, workers: int, values: Mapping[int, Values] | None = None) -> None:
         self._simulation = simulation
         self._workers = workers
+        self._values = values or {}
         epoch = Epoch.of(simulation.network)
         copy_costs(simulation.statistics, epoch.stats)
         self._sampler = Sampler(epoch)
-        self.overload = Overload(epoch, self._apply, workers, clock_ns=lambda: 0, tells=False)
+        self.overload = Overload(
+            epoch,
+            self._apply,
+            workers,
+            semantic_arcs=frozenset(self._values),
+            values=lambda: self._values,
+            clock_ns=lambda: 0,
+            tells=False,
+        )
         self.plans: list[tuple[int, ShedPlan]] = []  # when, and what
+        simulation.execution.is_counted = True
         self._before = simulation.on_tick  # whoever ticks already
         simulation.on_tick = self.tick
 
@@ -51,11 +63,12 @@ class Watch:
 
     def _apply(self, plan: ShedPlan) -> None:
         self.plans.append((self._simulation.now_ns, plan))
-        self._simulation.kept = plan.kept_on_arc
+        self._simulation.execution.drops.put(plan, self._values)
 
     def _read(self) -> Readings:
         simulation = self._simulation
         network, storage = simulation.network, simulation.storage
+        counts, shed = simulation.execution.counts, simulation.execution.drops.shed
         starts = simulation.statistics.port_start.tolist()
         return Readings(
             streams=[StreamReading(s.name, n, n) for s, n in zip(network.streams, simulation.came_tuples, strict=True)],
@@ -63,9 +76,9 @@ class Watch:
                 ArcReading(
                     arc.name,
                     tuples=storage.waiting[a],
-                    enqueued=storage.taken[a] + storage.waiting[a] + simulation.shed[a],
+                    enqueued=storage.taken[a] + storage.waiting[a] + shed[a],
                     dequeued=storage.taken[a],
-                    shed={"shed": simulation.shed[a]} if simulation.shed[a] else {},
+                    shed={"shed": shed[a]} if shed[a] else {},
                 )
                 for a, arc in enumerate(network.arcs)
             ],
@@ -73,16 +86,17 @@ class Watch:
                 BoxReading(
                     node.name,
                     node.kind,
-                    calls=simulation.calls[b],
-                    tuples_in=simulation.tuples_in[b],
-                    tuples_out=sum(out := simulation.out[starts[b] : starts[b + 1]]),
-                    cost_ns=int(simulation.cost_ns[b]),
+                    calls=counts.calls[b],
+                    tuples_in=counts.tuples_in[b],
+                    tuples_out=sum(out := counts.out[starts[b] : starts[b + 1]]),
+                    cost_ns=int(counts.cost_ns[b]),
                     tuples_out_by_port=out,
                 )
                 for b, node in enumerate(network.boxes)
             ],
-            outputs=[OutputReading(o.name, n) for o, n in zip(network.outputs, simulation.emitted, strict=True)],
+            outputs=[OutputReading(o.name, n) for o, n in zip(network.outputs, counts.emitted, strict=True)],
             workers=[WorkerReading(w, simulation.busy_ns // self._workers) for w in range(self._workers)],
+            scheduler=SchedulerReading(lent_ns=simulation.lent_ns),
             engine=EngineReading(now_ns=simulation.now_ns, workers=self._workers),
         )
 

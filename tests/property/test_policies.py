@@ -14,7 +14,8 @@ from catalog.load import LoadModel
 from catalog.network import Network
 from engine.core import Engine
 from engine.simulate.arrivals import arrivals
-from engine.simulate.core import Overheads, Simulation
+from engine.simulate.core import Simulation
+from engine.simulate.execution import Overheads, Ran
 from engine.simulate.sketch import SCHEMA
 from scheduler.calendar_queue import CalendarQueue
 from scheduler.events import Clock, Measured
@@ -87,10 +88,10 @@ class Checked(Simulation):
         self.state.apply(Measured())
         self.state.apply(Clock(self.now_ns))
 
-    def _execute(self, boxes: tuple[int, ...], claims: Any) -> int:
+    def _execute(self, boxes: tuple[int, ...], claims: Any, begun_ns: float) -> Ran:
         assert not self.running.intersection(boxes), "no box runs twice at once"
         self.running.update(boxes)
-        return super()._execute(boxes, claims)
+        return super()._execute(boxes, claims, begun_ns)
 
     def _finish(self, plan: Plan) -> None:
         self.running.difference_update(plan.boxes)

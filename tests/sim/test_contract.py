@@ -8,10 +8,10 @@ import pytest
 from catalog.network import Network
 from engine.load import load_network
 from engine.simulate.contract import Contract, contract_json, contract_text, run_contracts
-from engine.simulate.core import Overheads
+from engine.simulate.core import Simulation
 from engine.simulate.costs import declared
+from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, capacity_rates
-from engine.simulate.shedding import SheddingSimulation
 from engine.simulate.watch import Watch
 from scheduler.policies import policies
 
@@ -92,14 +92,16 @@ def test_a_step_to_three_times_the_load_is_answered_and_forgotten() -> None:
     times = np.arange(0, 18 * SECOND, gap_ns)
     load = np.where((times >= 4 * SECOND) & (times < 10 * SECOND), 3.0, 0.5)
     counts = np.maximum(1, np.round(load * rate * gap_ns / 1e9)).astype(np.int64)
-    simulation = SheddingSimulation(made, policies()["round_robin"], {0: (times, counts)}, statistics=statistics)
+    simulation = Simulation(made, policies()["round_robin"], {0: (times, counts)}, statistics=statistics)
     watch = Watch(simulation, 1)
     waits = []
     inner = simulation.on_tick
 
     def tick() -> None:
         inner()
-        waits.append((simulation.now_ns / 1e9, watch.overload.verdict.wait_ns / 1e9, dict(simulation.kept)))
+        waits.append(
+            (simulation.now_ns / 1e9, watch.overload.verdict.wait_ns / 1e9, dict(simulation.execution.drops.kept))
+        )
 
     simulation.on_tick = tick
     simulation.run()
@@ -107,8 +109,9 @@ def test_a_step_to_three_times_the_load_is_answered_and_forgotten() -> None:
     assert all(wait < 0.1 for at, wait, _ in waits if 6.0 < at < 10.0), "the backlog of the step is gone"
     assert all(kept for at, _, kept in waits if 4.5 < at < 10.0)
     assert not any(kept for at, _, kept in waits if at > 15.0), "and nothing is shed after"
-    passed = simulation.out[0]
+    counts, shed = simulation.execution.counts, simulation.execution.drops.shed
+    passed = counts.out[0]
     for box in ("strict", "free", "other"):
         node = made.box(box)
-        assert simulation.tuples_in[node.number] + simulation.shed[node.in_arcs[0]] == passed
-    assert simulation.arrived == simulation.tuples_in[0] + simulation.shed[made.boxes[0].in_arcs[0]]
+        assert counts.tuples_in[node.number] + shed[node.in_arcs[0]] == passed
+    assert simulation.arrived == counts.tuples_in[0] + shed[made.boxes[0].in_arcs[0]]

@@ -11,7 +11,8 @@ from catalog.network import Network
 from catalog.qos import QoS
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, arrivals
-from engine.simulate.core import Overheads, Simulation
+from engine.simulate.core import Simulation
+from engine.simulate.execution import Overheads
 from engine.simulate.experiment import capacity_rates
 from engine.simulate.measure import Quality, summary
 from engine.simulate.sketch import Sketch

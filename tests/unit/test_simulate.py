@@ -14,8 +14,9 @@ from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
 from engine.cli import make_app
 from engine.simulate.arrivals import PROCESSES, READS_PER_S, TraceError, arrivals, read_trace
-from engine.simulate.core import Overheads, Simulation
+from engine.simulate.core import Simulation
 from engine.simulate.costs import CostsError, declared, from_stats
+from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, capacity_rates, knee, run_experiment
 from engine.simulate.measure import Recorder
 from engine.simulate.report import as_json, parse_loads, text

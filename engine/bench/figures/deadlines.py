@@ -37,7 +37,8 @@ from catalog.network import Network
 from catalog.qos import QoS
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, poisson
-from engine.simulate.core import Overheads, Simulation
+from engine.simulate.core import Simulation
+from engine.simulate.execution import Overheads, Ran
 from engine.simulate.sketch import Sketch
 from scheduler.loop import Claim
 from scheduler.policies import policies
@@ -159,8 +160,9 @@ class Tasks(Simulation):
     run_tasks = late_tasks = plan_ks = 0
     end_ns = 0
 
-    def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim]) -> int:
-        end_ns = self.end_ns = super()._execute(boxes, claims)
+    def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> Ran:
+        ran = super()._execute(boxes, claims, begun_ns)
+        end_ns = self.end_ns = ran.end_ns
         from_ns, until_ns = self.interval_ns
         self.plan_ks += getattr(self.state.index, "k", 1)
         for arc, claim in claims.items():
@@ -170,7 +172,7 @@ class Tasks(Simulation):
                     self.run_tasks += train.count
                     if end_ns > train.first_ns + due_ns:  # type: ignore[attr-defined]
                         self.late_tasks += train.count
-        return end_ns
+        return ran
 
 
 @cache

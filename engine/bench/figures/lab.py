@@ -19,8 +19,9 @@ from catalog.network import Network
 from catalog.stats import Statistics
 from engine.bench.figures.base import REAL
 from engine.simulate.arrivals import Trains
-from engine.simulate.core import Overheads, Simulation
+from engine.simulate.core import Simulation
 from engine.simulate.costs import declared
+from engine.simulate.execution import Overheads
 from engine.simulate.measure import summary
 from scheduler.policies import Policy, policies
 from scheduler.state import SchedulerSettings

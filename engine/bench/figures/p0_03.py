@@ -19,8 +19,8 @@ from engine.bench.figures.base import REAL, Check, Figure, Measured, Panel, Verd
 from engine.bench.figures.lab import Deliveries, Lab
 from engine.bench.figures.testbed import evenly
 from engine.simulate.arrivals import Trains
-from engine.simulate.core import Overheads
 from engine.simulate.costs import declared
+from engine.simulate.execution import Overheads
 from engine.simulate.sketch import Sketch
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule

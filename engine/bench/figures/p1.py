@@ -20,7 +20,7 @@ from catalog.stats import Statistics
 from engine.bench.figures.base import Check, Curve, Figure, Measured, Panel, Verdict
 from engine.bench.figures.lab import Lab
 from engine.simulate.arrivals import arrivals
-from engine.simulate.core import Overheads
+from engine.simulate.execution import Overheads
 from engine.simulate.experiment import capacity_rates
 from engine.simulate.sketch import Sketch
 from scheduler.state import SchedulerSettings

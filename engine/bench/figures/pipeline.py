@@ -17,7 +17,8 @@ import numpy as np
 from catalog.network import Network
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Times, Trains, poisson
-from engine.simulate.core import Overheads, Simulation
+from engine.simulate.core import Simulation
+from engine.simulate.execution import Overheads, Ran
 from engine.simulate.sketch import Sketch
 from engine.simulate.storage import SimulatedTrain
 from scheduler.loop import Claim
@@ -63,20 +64,18 @@ class Server(Simulation):
             network, policy, trains, statistics=statistics, settings=SchedulerSettings(unit="tuple"), overheads=FREE
         )
         self.loop.plans_at_most = 1
-        self._tuple_ns = Drawn([c * UNIT_NS for c in costs], variation, seed=len(network.boxes))
+        self.execution.is_counted = True  # no plan has costs that could be added up beforehand
+        self.execution.tuple_ns = Drawn([c * UNIT_NS for c in costs], variation, seed=len(network.boxes))
         self.times: list[list[tuple[int, int]]] = [[] for _ in network.outputs]
         self.served: list[tuple[int, int, int]] = []  # plans: their first box, when its tuple came, when it was over
         for recorder, times in zip(self.recorders, self.times, strict=True):
             recorder.deliver = _keep(times)  # type: ignore[method-assign]
 
-    def _as_line(self, boxes: tuple[int, ...]) -> None:
-        """No plan has costs that could be added up beforehand."""
-
-    def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim]) -> int:
+    def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> Ran:
         came_ns = next(t.first_ns for claim in claims.values() for t in claim.trains)  # type: ignore[attr-defined]
-        end_ns = super()._execute(boxes, claims)
-        self.served.append((boxes[0], came_ns, end_ns))
-        return end_ns
+        ran = super()._execute(boxes, claims, begun_ns)
+        self.served.append((boxes[0], came_ns, ran.end_ns))
+        return ran
 
     def response(self, output: int) -> float:
         """Mean, in units."""

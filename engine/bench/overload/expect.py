@@ -16,12 +16,11 @@ import polars as pl
 import pyarrow as pa
 
 from catalog.network import Network, Output, Stream
-from catalog.schema import Type
 from engine.bench.overload.arrivals import Shape
 from engine.core import Engine
+from engine.demo.sample import as_train
 from engine.overload import OTHERS_WORTH
-from storage.strings import StringPool
-from storage.train import Array, Mask, Train
+from storage.train import Train
 
 Floats = npt.NDArray[np.float64]
 TICK_S = 0.01
@@ -44,7 +43,7 @@ class Sums:
 
 def sums(network: Network, stream: Stream, sample: Path) -> Sums:
     """Runs the whole sample of one stream through the network."""
-    train = as_train(stream, sample)
+    train = read_train(stream, sample)
     found = Sums(train.count)
     counts = {o.name: np.zeros((2, train.count)) for o in network.outputs}
 
@@ -83,26 +82,9 @@ def worths(output: Output, train: Train) -> Floats:
     return np.where(chosen, 1.0, OTHERS_WORTH)
 
 
-def as_train(stream: Stream, sample: Path) -> Train:
+def read_train(stream: Stream, sample: Path) -> Train:
     with pa.OSFile(str(sample), "rb") as file:
-        batch = pa.ipc.open_file(file).get_batch(0)
-    columns: list[Array] = []
-    valid: list[Mask | None] = []
-    pools: list[StringPool | None] = []
-    for i, field in enumerate(stream.schema):
-        column = batch.column(i)
-        valid.append(column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None)
-        if field.type is Type.STRING:
-            pool = StringPool()
-            columns.append(pool.encode([v or "" for v in column.to_pylist()]))
-            pools.append(pool)
-        else:
-            plain = column.cast(pa.int64()) if field.type is Type.TIMESTAMP else column
-            columns.append(plain.to_numpy(zero_copy_only=False).astype(field.type.dtype))
-            pools.append(None)
-    stamps = np.arange(batch.num_rows, dtype=np.int64)
-    flags = tuple(valid) if any(v is not None for v in valid) else None
-    return Train(stream.schema, tuple(columns), stamps, valid=flags, pools=tuple(pools))
+        return as_train(stream, pa.ipc.open_file(file).get_batch(0))
 
 
 def due(all_sums: Mapping[str, Sums], per_s: Mapping[str, float], shape: Shape, output: str, of_value: bool) -> Floats:

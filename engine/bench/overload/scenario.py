@@ -8,29 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from catalog.config.document import read_document
 from catalog.config.read import read_text
 from catalog.network import Network, Output, Stream
-from catalog.schema import Schema, Type
+from catalog.schema import Type
 from engine.bench.harness import BenchError, free_ports
-from engine.demo.market import Market
+from engine.demo.sample import sample
 from engine.load import load_network
 from engine.overload import OTHERS_WORTH
 
-SAMPLE_TUPLES = 20_000
 NEVER_NS = 1e18
-ARROW_TYPES: dict[Type, pa.DataType] = {
-    Type.BOOLEAN: pa.bool_(),
-    Type.INT: pa.int32(),
-    Type.BIGINT: pa.int64(),
-    Type.FLOAT: pa.float32(),
-    Type.DOUBLE: pa.float64(),
-    Type.STRING: pa.string(),
-    Type.TIMESTAMP: pa.timestamp("ns", "UTC"),
-}
 
 
 class Scenario:
@@ -114,32 +103,3 @@ def _value(output: Output) -> dict[str, Any] | None:
     if qos.value is not None:
         return {"field": qos.value_field, "xs": qos.value.xs.tolist(), "ys": qos.value.ys.tolist()}
     return {"prefer": qos.prefer, "others": OTHERS_WORTH} if qos.prefer else None
-
-
-def sample(stream: Stream, seed: int) -> pa.RecordBatch:
-    """Tuples of the demo's market where a stream has its schema; else made up by type."""
-    market = Market(seed)
-    columns = {"trades": "price", "quotes": "bid"}
-    if stream.name in columns and columns[stream.name] in stream.schema:
-        trades, quotes = market.step(0, 1.0, SAMPLE_TUPLES, 1.0)
-        rows = [json.loads(line) for line in (trades if stream.name == "trades" else quotes).splitlines()]
-        if set(rows[0]) == {f.name for f in stream.schema}:
-            return _batch(stream.schema, {f.name: [row[f.name] for row in rows] for f in stream.schema})
-    random = np.random.default_rng(seed)
-    return _batch(stream.schema, {f.name: _made_up(f.type, random) for f in stream.schema})
-
-
-def _made_up(kind: Type, random: np.random.Generator) -> Any:
-    if kind is Type.BOOLEAN:
-        return random.random(SAMPLE_TUPLES) < 0.5
-    if kind is Type.STRING:
-        return [f"key{i}" for i in random.integers(0, 100, SAMPLE_TUPLES).tolist()]
-    if kind in (Type.FLOAT, Type.DOUBLE):
-        return random.random(SAMPLE_TUPLES) * 100
-    return random.integers(0, 1_000, SAMPLE_TUPLES)
-
-
-def _batch(schema: Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    fields = [pa.field(f.name, ARROW_TYPES[f.type], f.nullable) for f in schema]
-    arrays = [pa.array(columns[f.name]).cast(f.type) for f in fields]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
