@@ -6,9 +6,8 @@ A call costs ``call_cost`` and a tuple in it ``cost``. That is processor time re
 (hashing a block does both), so that two workers run two such boxes at once. The selectivity is exact and without
 chance: of the first k tuples floor(k * selectivity) are out, so the same tuples come out whatever the trains.
 
-The blocks are as long as what is left to spend allows: whoever comes back for the lock every few microseconds stands
-still whenever another thread has it, and a box of 200 us took 350 beside an I/O thread that was busy for a sixth of the
-time.
+The blocks are as long as what is left to spend: whoever comes back for the lock every few microseconds stands still
+whenever another thread has it, and a box of 200 us took 350 beside an I/O thread that was busy for a sixth of the time.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from catalog.shed import UnderLoss
 from engine.boxes.base import Box, BoxParameters, Emit, Tally
 from storage.train import Train
 
-_ZEROS = memoryview(bytes(1 << 20))
+_ZEROS = memoryview(bytes(16 << 20))  # read only, so the kernel backs all of it with one page
 _LEAST = 4_096  # bytes, about 3 us; above 2,047 hashlib lets go of Python's lock
-_BYTES_PER_NS = 0.5  # machines hash about one: a block takes half of what is left, and the last ones are short
+_NEAR = 0.02  # of the cost: near enough
+_pace = [1.0]  # bytes hashed in a nanosecond of processor time, as seen last
 
 
 class UniversalParameters(BoxParameters):
@@ -78,6 +78,11 @@ class Universal(Box):
 
 def spend(cost_ns: int) -> None:
     """Use that much processor time of this thread."""
-    end_ns = thread_time_ns() + cost_ns
-    while (left_ns := end_ns - thread_time_ns()) > 0:
-        hashlib.blake2b(_ZEROS[: max(_LEAST, int(left_ns * _BYTES_PER_NS))])
+    now_ns = thread_time_ns()
+    end_ns = now_ns + cost_ns
+    while (left_ns := end_ns - now_ns) > _NEAR * cost_ns:
+        size = min(len(_ZEROS), max(_LEAST, int(left_ns * _pace[0])))
+        hashlib.blake2b(_ZEROS[:size])
+        begun_ns, now_ns = now_ns, thread_time_ns()
+        if size > 4 * _LEAST:
+            _pace[0] = size / max(now_ns - begun_ns, 1)

@@ -13,6 +13,7 @@ import typer
 from engine.cli.bench import PLAIN_WIDTH, Json, Quick
 
 if TYPE_CHECKING:
+    from engine.bench.overload.measure import Outcome
     from engine.bench.report import Result
 
 
@@ -56,15 +57,18 @@ def overload(
 ) -> None:
     """Too much for the machine: what each output is still worth, beside block, drop oldest, drop newest and random.
 
-    The knee is measured first; loads are multiples of it. Takes loads x arrivals x strategies x seconds.
+    The knee is measured first; loads are multiples of it. Before each load the simulator says what it will bring
+    (the contract), and afterwards how near the daemon came. Takes loads x arrivals x strategies x seconds.
     """
     from rich.console import Console
 
     from engine.bench.harness import BenchError
     from engine.bench.overload.arrivals import SHAPES, Shape
+    from engine.bench.overload.promise import Kept, Promises, promise_results, promise_text
     from engine.bench.overload.report import draw, results, step_results
     from engine.bench.overload.run import STRATEGIES, overloaded
     from engine.bench.report import show
+    from engine.simulate.contract import contract_text
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
     multiples = [2.0] if quick else _numbers(loads)
@@ -73,17 +77,22 @@ def overload(
     try:
         with overloaded(file, 5.0 if quick else seconds, lambda text: typer.echo(text, err=True)) as experiment:
             experiment.find_knee()
-            outcomes = [
-                experiment.outcome(strategy, Shape(shape, load, experiment.seconds))
-                for shape in shapes
-                for load in multiples
-                for strategy in strategies
-            ]
-            found: Iterable[Result] = list(results(outcomes, experiment.network))
+            promises = Promises(experiment.network, experiment.learned, experiment.mix)
+            typer.echo(f"the simulator puts the knee at {promises.knee_per_s:,.0f} tuples a second", err=True)
+            outcomes: list[Outcome] = []
+            kept: list[Kept] = []
+            for arrival in [Shape(shape, load, experiment.seconds) for shape in shapes for load in multiples]:
+                promised = promises.contract(arrival)
+                typer.echo(f"{arrival.name} arrivals: the contract\n{contract_text([promised])}", err=True)
+                runs = [experiment.outcome(strategy, arrival) for strategy in strategies]
+                outcomes += runs
+                kept.append(Kept(promised, runs[0]))
+            found: Iterable[Result] = [*results(outcomes, experiment.network), *promise_results(kept)]
             if step and not quick:
                 found = [*found, *step_results(experiment.step(step)[0], step)]
             if not as_json:
                 draw(outcomes, experiment.network, console)
+                typer.echo(promise_text(kept) + "\n")
             show(found, as_json=as_json, console=console)
     except BenchError as error:
         typer.echo(f"aurorad: bench overload: {error}", err=True)

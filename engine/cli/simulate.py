@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def simulate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A network file; - reads standard input.")],
     load: Annotated[
-        str, typer.Option(help="Shares of capacity: 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5.")
+        str, typer.Option(help="Multiples of the knee: 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5.")
     ] = "0.5..1.5",
     policy: Annotated[str | None, typer.Option(help="Policies, by comma; `all`; by default the file's.")] = None,
     seed: Annotated[int, typer.Option(help="Of the arrivals. The same seed gives the same answer.")] = 0,
@@ -52,9 +52,9 @@ def simulate(
     """Run a network under a virtual clock: latency, utility, queue memory and missed deadlines, by load and policy.
 
     The scheduler is the daemon's own; time is not real, so an hour takes
-    seconds. At load 1 the boxes alone would keep every worker busy; what the
-    engine needs for itself comes on top. Costs are those in the file, those of
-    the kind of box, or what a running daemon has learned.
+    seconds. At load 1 every worker is busy all the time: the knee, as `aurorad
+    bench overload` measures it of the daemon. Costs are those in the file,
+    those of the kind of box, or what a running daemon has learned.
 
     \b
       aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin --seed 7
@@ -108,7 +108,9 @@ def _contract(experiment: Experiment, as_json: bool) -> None:
 def _check(experiment: Experiment) -> None:
     from engine.simulate.check import compare
     from engine.simulate.report import comparison_text
+    from engine.tuning import tune_process
 
+    tune_process()  # as the daemon does
     typer.echo(comparison_text(_with_bar(experiment, lambda progress: compare(experiment, progress))))
 
 
@@ -143,6 +145,7 @@ def _experiment(
     from catalog.config.units import parse_duration_ns
     from engine.settings import scheduler_settings
     from engine.simulate.arrivals import PROCESSES, read_trace
+    from engine.simulate.execution import DAEMON
     from engine.simulate.experiment import Experiment
     from engine.simulate.report import parse_loads
 
@@ -167,6 +170,7 @@ def _experiment(
         trace=read_trace(Path(arrivals), {s.name: s.number for s in network.streams}) if is_trace else {},
         workers=workers or network.config.engine.workers,
         settings=scheduler_settings(section, seed),
+        overheads=DAEMON,
     )
 
 

@@ -1,9 +1,13 @@
 """The engine measured, so that the simulator can stand in for it: its own overheads, and what boxes cost.
 
-Overheads: chains of universal boxes of no cost run on the real engine, one tuple a plan, and the engine's own counters
-(scheduler, storage, worker: figure 9 of P0) are divided by plans and calls. Two lengths of chain tell what a plan costs
-from what a call costs. Costs of boxes: the network's own boxes run on made-up tuples in trains of several lengths, and
-the daemon's statistics are fitted to what they took.
+Overheads, in a busy engine: chains of one and of five universal boxes of no cost run one tuple a plan, and the engine's
+own counters (scheduler, storage, worker: figure 9 of P0) are divided by plans and calls.
+
+And at rest: single tuples come a millisecond apart, as they do below the knee. What is done once in a while finds cold
+caches and sleeping threads, and takes two to four times as long as in a loop. What a tuple's way takes beyond the
+figures of the busy engine belongs to the thread that brings it, to waking a worker, and to the worker that was woken.
+
+Costs of boxes: the network's own boxes run on a sample of tuples in trains of several lengths.
 
 What is measured depends on the machine and the moment, so nothing here is used unless it is asked for: a simulation
 with stored numbers gives the same answer twice.
@@ -11,55 +15,91 @@ with stored numbers gives the same answer twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from time import monotonic, time_ns
-from typing import Any
+from collections.abc import Sequence
+from os import sched_getaffinity
+from time import monotonic, perf_counter_ns, sleep, time_ns
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from catalog.network import Network
-from catalog.schema import Schema, Type
+from catalog.qos import QoS
 from catalog.stats import Statistics
 from engine.core import Engine
+from engine.load import load_network
 from engine.simulate.costs import declared
 from engine.simulate.execution import Overheads
-from engine.simulate.sketch import SCHEMA, Sketch
+from engine.simulate.samples import Samples
+from engine.simulate.sketch import Sketch
+from qos_monitor.histogram import LatencyRecorder
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
-from storage.strings import StringPool
-from storage.train import Train, constant_ns
+from storage.train import Train
 
 DRAIN_S = 30.0
+PACE_S = 0.001
+NAP_S = 0.0002
+QUIET = 0.25  # the quantile that is taken: whatever else runs on the machine only ever adds
 LOTS = 20
 LONG_S = 0.1
-TRAINS = (1, 16, 256, 4_096)  # lengths on which costs are fitted
-WORDS = tuple(f"w{i:02d}" for i in range(32))
+TRAINS = (1, 1, 2, 16, 256, 4_096)  # lengths on which costs are fitted
+APART = 4.0  # lengths this many times as long as the shortest tell the cost of a tuple from that of a call
+FILTER = 'http: {listen: "off"}\nstreams:\n  s: {schema: {x: double}}\nboxes:\n  b: {filter: s, where: "x >= 0"}\n'
+FILTER += "outputs:\n  o: {from: b}\n"
+
+Floats = npt.NDArray[np.float64]
 
 
-def measure_overheads(plans: int = 2_000) -> Overheads:
+class Way(NamedTuple):
+    """Of a single tuple through an engine at rest, in ns."""
+
+    box_ns: float
+    burst_ns: float  # of the thread that brings it
+    latency_ns: float  # until it is delivered
+
+
+def measure_overheads(plans: int = 2_000, reads: int = 200) -> Overheads:
     """What the engine spends beside the boxes, on this machine, now."""
-    short, long = (_per_plan(boxes, plans) for boxes in (1, 5))
-    call_ns = max(0.0, (long[2] - short[2]) / 4)
+    one, five = (_per_plan(boxes, plans) for boxes in (1, 5))
+    call_ns = max(0.0, (five[2] - one[2]) / 4)
+    step_ns, claim_ns, plan_ns = (one[0] + five[0]) / 2, (one[1] + five[1]) / 2, max(0.0, one[2] - call_ns)
+    here = _way(load_network(FILTER), reads, SchedulerSettings(unit="box"))
+    past = _way(load_network(FILTER), reads)
+    handed = _way(_chain(1), reads)
+    admit_ns = max(1.0, here.burst_ns - here.box_ns - step_ns - claim_ns - plan_ns - call_ns)
     return Overheads(
-        step_ns=(short[0] + long[0]) / 2,
-        claim_ns=(short[1] + long[1]) / 2,
-        plan_ns=max(0.0, short[2] - call_ns),
+        step_ns=step_ns,
+        claim_ns=claim_ns,
+        plan_ns=plan_ns,
         call_ns=call_ns,
+        wake_ns=max(0.0, handed.burst_ns - admit_ns - step_ns - claim_ns),
+        woken_ns=max(0.0, handed.latency_ns - handed.burst_ns - handed.box_ns - plan_ns - call_ns),
+        admit_ns=admit_ns,
+        short_ns=max(0.0, past.burst_ns - past.box_ns),
+        cores=float(len(sched_getaffinity(0))),
     )
 
 
-def _per_plan(boxes: int, plans: int) -> tuple[float, float, float]:
-    """Nanoseconds a plan in the scheduler, in storage and in the worker outside its boxes."""
+def _chain(boxes: int) -> Network:
     sketch = Sketch()
     sketch.output(sketch.chain(sketch.stream(), boxes, cost_ns=0.0))
-    engine = Engine(sketch.network(), [_ignore], workers=1, settings=SchedulerSettings(train=TrainRule("tuples", 1)))
+    return sketch.network()
+
+
+def _per_plan(boxes: int, plans: int) -> tuple[float, float, float]:
+    """Nanoseconds a plan in the scheduler, in storage and in the worker outside its boxes, one plan after another."""
+    network = _chain(boxes)
+    recorder = LatencyRecorder(QoS())  # part of every delivery
+    settings = SchedulerSettings(train=TrainRule("tuples", 1))
+    engine = Engine(network, [lambda t: recorder.record(t.arrival_ns, time_ns())], workers=1, settings=settings)
+    samples = Samples(network)
     engine.start()
     lots: list[tuple[float, float, float]] = []
     try:
         for _ in range(LOTS):
             before = engine.scheduler_reading()
-            assert engine.feed(0, make_train(SCHEMA, plans // LOTS, seed=0))
+            assert engine.feed(0, samples.train(0, plans // LOTS))
             assert engine.drain(DRAIN_S)
             after = engine.scheduler_reading()
             steps = max(1, after.steps - before.steps)
@@ -70,45 +110,105 @@ def _per_plan(boxes: int, plans: int) -> tuple[float, float, float]:
             ))  # fmt: skip
     finally:
         engine.stop()
-    # The best lot: whatever else runs on the machine only ever adds.
-    scheduler_ns, storage_ns, worker_ns = (min(column) for column in zip(*lots, strict=True))
+    scheduler_ns, storage_ns, worker_ns = np.quantile(np.array(lots), QUIET, axis=0).tolist()
     return scheduler_ns, storage_ns, worker_ns
 
 
-def measure_costs(network: Network, rounds: int = 6) -> Statistics:
-    """Costs and selectivities of the network's own boxes on made-up tuples.
+def _way(network: Network, reads: int, settings: SchedulerSettings | None = None) -> Way:
+    delivered_ns = [0]
+    recorder = LatencyRecorder(QoS())
 
-    Selectivities then are those of made-up values, so what the file declares wins.
+    def outlet(train: Train) -> None:
+        delivered_ns[0] = perf_counter_ns()
+        recorder.record(train.arrival_ns, time_ns())
+
+    engine = Engine(network, [outlet], workers=1, settings=settings)
+    samples = Samples(network)
+    engine.start()
+    found: list[tuple[float, ...]] = []
+    try:
+        for _ in range(reads):
+            train = samples.train(0, 1)
+            before_ns = sum(r.cost_ns for r in engine.runtimes)
+            sleep(PACE_S)
+            begun_ns = perf_counter_ns()
+            engine.admit_here(0, train)
+            burst_ns = perf_counter_ns() - begun_ns
+            _settle(engine)
+            box_ns = sum(r.cost_ns for r in engine.runtimes) - before_ns
+            found.append((box_ns, burst_ns, delivered_ns[0] - begun_ns))
+    finally:
+        engine.stop()
+    return Way(*np.quantile(np.array(found, np.float64), QUIET, axis=0).tolist())
+
+
+def _settle(engine: Engine) -> None:
+    """Until nothing waits and nothing runs. Not by ``drain``, whose naps of 2 ms make everything colder than it is."""
+    until_s = monotonic() + DRAIN_S
+    while not engine.is_quiet():
+        assert monotonic() < until_s, "what was fed takes too long"
+        sleep(NAP_S)
+
+
+def measure_costs(network: Network, rounds: int = 6, settings: SchedulerSettings | None = None) -> Statistics:
+    """Costs and selectivities of the network's own boxes on a sample of tuples, under these units and trains.
+
+    Selectivities then are those of the sample, so what the file declares wins.
     """
-    statistics = Statistics(network)
-    engine = Engine(network, [_ignore] * len(network.outputs), workers=1, settings=SchedulerSettings(unit="box"))
-    before = counts(engine)
+    statistics = declared(network)
+    said = declared(network)
+    samples = Samples(network)
+    engine = Engine(network, [_ignore] * len(network.outputs), workers=1, settings=settings, stamps=samples.stamps())
+    engine.expire(False)
+    first = before = counts(engine)
+    lots: list[tuple[Floats, Floats]] = []  # tuples a call and ns a call, by box
     engine.start()
     try:
-        for round_number in range(rounds):
+        for _ in range(rounds):
             for count in TRAINS:
+                sleep(PACE_S)
                 begun_s = monotonic()
                 for stream in network.streams:
-                    assert engine.feed(stream.number, make_train(stream.schema, count, seed=round_number))
-                assert engine.drain(DRAIN_S)
+                    assert engine.feed(stream.number, samples.train(stream.number, count))
+                _settle(engine)
                 after = counts(engine)
-                calls, taken, out, cost_ns = (a - b for a, b in zip(after, before, strict=True))
-                statistics.observe_boxes(calls, taken, out, cost_ns, 1_000_000_000)
+                calls, taken, _, cost_ns = (a - b for a, b in zip(after, before, strict=True))
+                made = np.where(calls > 0, calls, np.nan)
+                lots.append((taken / made, cost_ns / made))
                 before = after
                 if monotonic() - begun_s > LONG_S:
                     break  # dear boxes: longer trains would take minutes and teach nothing
     finally:
         engine.stop()
-    said = declared(network)
+    calls, taken, out, _ = (a - b for a, b in zip(before, first, strict=True))
+    statistics.observed_calls[:] = calls
     for node in network.boxes:
-        start, stop = int(said.port_start[node.number]), int(said.port_start[node.number + 1])
-        if node.selectivity is not None:
-            statistics.selectivity[node.number] = said.selectivity[node.number]
-            statistics.port_selectivity[start:stop] = said.port_selectivity[start:stop]
-        if not statistics.observed_calls[node.number] or node.cost_ns is not None:
-            statistics.cost_per_tuple_ns[node.number] = said.cost_per_tuple_ns[node.number]
+        number = node.number
+        start, stop = int(statistics.port_start[number]), int(statistics.port_start[number + 1])
+        if node.selectivity is None and taken[number]:
+            statistics.port_selectivity[start:stop] = out[start:stop] / taken[number]
+            statistics.selectivity[number] = out[start:stop].sum() / taken[number]
+        if calls[number]:
+            lengths, costs_ns = (np.array([lot[i][number] for lot in lots]) for i in (0, 1))
+            a, b = fit(lengths, costs_ns, float(said.cost_per_tuple_ns[number]))
+            statistics.cost_per_call_ns[number] = a
+            statistics.cost_per_tuple_ns[number] = b if node.cost_ns is None else said.cost_per_tuple_ns[number]
     statistics.train_tuples[:] = 1.0
     return statistics
+
+
+def fit(tuples: Floats, cost_ns: Floats, guess_ns: float) -> tuple[float, float]:
+    """ns a call and a tuple: medians of the shortest trains and of the longest, and the line between them. ``guess_ns``
+    a tuple where all trains were of one length."""
+    there = ~np.isnan(tuples)
+    tuples, cost_ns = tuples[there], cost_ns[there]
+    short, long = tuples <= 2 * tuples.min(), tuples >= tuples.max() / 2
+    low, low_ns = float(np.median(tuples[short])), float(np.median(cost_ns[short]))
+    high, high_ns = float(np.median(tuples[long])), float(np.median(cost_ns[long]))
+    each_ns = max(0.0, (high_ns - low_ns) / (high - low)) if high >= APART * low else min(guess_ns, low_ns / low)
+    if low_ns >= each_ns * low:
+        return low_ns - each_ns * low, each_ns
+    return 0.0, low_ns / low
 
 
 def counts(engine: Engine) -> tuple[npt.NDArray[np.int64], ...]:
@@ -123,39 +223,16 @@ def counts(engine: Engine) -> tuple[npt.NDArray[np.int64], ...]:
     return tuple(np.array(column, np.int64) for column in columns)
 
 
-def make_train(schema: Schema, count: int, seed: int, arrival_ns: int | None = None) -> Train:
-    """Made-up tuples: numbers from 0 to 1,000, a few words, half of the booleans true, times from now on."""
-    random = np.random.default_rng([seed, count])
-    pools = tuple(StringPool(WORDS) if f.type is Type.STRING else None for f in schema)
-    columns = tuple(_MAKERS[f.type](random, count).astype(f.type.dtype) for f in schema)
-    stamp = time_ns() if arrival_ns is None else arrival_ns
-    return Train(schema, columns, constant_ns(stamp, count), pools=pools)
-
-
-Maker = Callable[[np.random.Generator, int], npt.NDArray[Any]]
-_MAKERS: dict[Type, Maker] = {
-    Type.BOOLEAN: lambda random, n: random.integers(0, 2, n),
-    Type.INT: lambda random, n: random.integers(0, 1_000, n),
-    Type.BIGINT: lambda random, n: random.integers(0, 1_000, n),
-    Type.FLOAT: lambda random, n: random.random(n) * 1_000,
-    Type.DOUBLE: lambda random, n: random.random(n) * 1_000,
-    Type.STRING: lambda random, n: random.integers(0, len(WORDS), n),
-    Type.TIMESTAMP: lambda random, n: time_ns() + np.arange(n) * 1_000,
-}
-
-
 def _ignore(train: Train) -> None:
     """An outlet that nobody reads."""
 
 
 def kind_costs() -> dict[str, tuple[float, float]]:
     """ns a call and a tuple of each simple kind, for ``costs.KIND_COSTS``."""
-    from engine.load import load_network
-
     kinds = {
-        "filter": '{filter: s, where: "x > 500"}',
+        "filter": '{filter: s, where: "x > 50"}',
         "map": '{map: s, select: {ts: ts, y: "x * n"}}',
-        "case": '{case: s, when: {a: "x > 500"}, otherwise: b}',
+        "case": '{case: s, when: {a: "x > 50"}, otherwise: b}',
         "union": "{union: [s, s2]}",
         "universal": "{universal: s}",
         "aggregate": '{aggregate: s, window: {tumbling: 1s}, by: [k], select: {m: "avg(x)"}}',

@@ -1,40 +1,60 @@
 """The simulation held against the engine itself: the same network, the same arrivals, in real time.
 
-The engine runs in this process on made-up tuples, fed when the simulated arrivals say; what its boxes cost while it
-runs is what the simulation then reckons with. So what is compared is the simulator's idea of queues, plans and
-overheads, and not its guess of costs. Takes as long as it says, on a machine that has nothing else to do.
+The engine runs in this process, fed when the simulated arrivals say, by a thread that does what the daemon's I/O thread
+does (``admit_here``), on a sample of tuples. Costs and overheads are measured before, on single trains through an
+engine at rest; nothing is taken over from the run that is compared. So what is held against the engine is the
+simulator's idea of queues, plans, threads and Python's lock. Takes as long as it says, on a machine that has nothing
+else to do: how much of it others took is said too.
+
+Compared by output: outputs differ by ten times in how long their tuples take, so that the median over all of them
+stands on the cliff between two, and a tuple more on one side moves it by as much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import perf_counter_ns, sleep, time_ns
+from pathlib import Path
+from time import perf_counter_ns, process_time, sleep, time_ns
 from typing import NamedTuple
 
-import numpy as np
-
-from catalog.readings import LatencyReading
-from catalog.stats import Statistics
 from engine.core import Engine
 from engine.simulate.arrivals import Trains
-from engine.simulate.calibrate import counts, make_train, measure_costs, measure_overheads
+from engine.simulate.calibrate import measure_costs, measure_overheads
 from engine.simulate.core import merge
-from engine.simulate.experiment import Experiment, Run, capacity_rates, draw, run_one
+from engine.simulate.execution import Overheads
+from engine.simulate.experiment import Experiment, Run, draw, knee_rates, run_one
+from engine.simulate.samples import Samples
 from qos_monitor.histogram import LatencyRecorder
-from storage.train import Train, constant_ns
+from storage.train import Train
 
-TICK_NS = 100_000_000
-POOL = 8  # made-up trains of each length, used again and again
 DRAIN_S = 30.0
+LATE_NS = 1_000_000
+SPIN_NS = 50_000  # what sleeping is not worth
+ENOUGH_TUPLES = 100  # of an output, to speak of a median
 
 
 class Measured(NamedTuple):
     """What the engine did at one load."""
 
-    p50_ns: float
+    outputs: tuple[tuple[int, float], ...]  # tuples and p50 in ns, by output
     utility: float
     fed_ratio: float  # of the arrivals, how many could be fed in time
+    others_cores: float | None  # what else ran on the machine meanwhile; None where that cannot be read
+
+
+class Pair(NamedTuple):
+    """An output on both sides."""
+
+    name: str
+    tuples: int
+    engine_ns: float
+    simulated_ns: float
+
+    @property
+    def error(self) -> float:
+        """How far the simulation is off, as a share of what the engine did."""
+        return abs(self.simulated_ns - self.engine_ns) / max(self.engine_ns, 1.0)
 
 
 class Comparison(NamedTuple):
@@ -42,11 +62,21 @@ class Comparison(NamedTuple):
     load: float
     engine: Measured
     simulated: Run
+    overheads: Overheads  # as measured before
+
+    @property
+    def outputs(self) -> list[Pair]:
+        """Those of which enough came out."""
+        found = [
+            Pair(name, tuples, p50_ns, quality.p50_ns)
+            for (name, quality), (tuples, p50_ns) in zip(self.simulated.outputs, self.engine.outputs, strict=True)
+        ]
+        return [pair for pair in found if pair.tuples >= ENOUGH_TUPLES]
 
     @property
     def p50_error(self) -> float:
-        """How far the simulation is off, as a share of what the engine did."""
-        return abs(self.simulated.overall.p50_ns - self.engine.p50_ns) / max(self.engine.p50_ns, 1.0)
+        """Of the output that is furthest off."""
+        return max((pair.error for pair in self.outputs), default=0.0)
 
     @property
     def utility_error(self) -> float:
@@ -55,24 +85,26 @@ class Comparison(NamedTuple):
 
 def compare(experiment: Experiment, progress: Callable[[str, float, float], None] | None = None) -> list[Comparison]:
     """Every load under every policy, on the engine and simulated."""
-    experiment = replace(experiment, statistics=measure_costs(experiment.network), overheads=measure_overheads())
-    base = capacity_rates(experiment.network, experiment.statistics, experiment.workers, experiment.overheads)
+    statistics = measure_costs(experiment.network, settings=experiment.settings)
+    experiment = replace(experiment, statistics=statistics, overheads=measure_overheads())
+    base = knee_rates(experiment)
     found: list[Comparison] = []
     for load in experiment.loads:
         trains = draw(experiment, base * load, load)
         for policy in experiment.policies:
             if progress is not None:
                 progress(policy, load, 0.0)
-            measured, statistics = run_engine(experiment, policy, trains)
-            simulated = run_one(replace(experiment, statistics=statistics), policy, load, trains)
-            found.append(Comparison(policy, load, measured, simulated))
+            measured = run_engine(experiment, policy, trains)
+            found.append(
+                Comparison(policy, load, measured, run_one(experiment, policy, load, trains), experiment.overheads)
+            )
             if progress is not None:
                 progress(policy, load, 1.0)
     return found
 
 
-def run_engine(experiment: Experiment, policy: str, trains: Mapping[int, Trains]) -> tuple[Measured, Statistics]:
-    """The engine on these arrivals, and what its boxes cost meanwhile."""
+def run_engine(experiment: Experiment, policy: str, trains: Mapping[int, Trains]) -> Measured:
+    """The engine on these arrivals."""
     network = experiment.network
     recorders = [LatencyRecorder(o.qos) for o in network.outputs]
 
@@ -80,93 +112,52 @@ def run_engine(experiment: Experiment, policy: str, trains: Mapping[int, Trains]
         record = recorders[number].record
         return lambda train: record(train.arrival_ns, time_ns())
 
-    statistics = Statistics(network)
+    samples = Samples(network)
     engine = Engine(
         network,
         [outlet(o.number) for o in network.outputs],
         workers=experiment.workers,
         policy=policy,
         settings=experiment.settings,
-        statistics=statistics,
+        statistics=experiment.statistics,
+        stamps=samples.stamps(),
     )
     engine.start()
+    begun_s, mine_s, all_s = perf_counter_ns() / 1e9, process_time(), machine_s()
     try:
-        fed_ratio = feed_in_time(engine, trains, statistics)
+        fed_ratio = feed_in_time(engine, trains, samples)
         engine.drain(DRAIN_S)
-        whole_selectivity(statistics, engine)
     finally:
         engine.stop()
+    took_s = perf_counter_ns() / 1e9 - begun_s
+    all_after_s = machine_s()
+    others = None if all_s is None or all_after_s is None else (all_after_s - all_s - process_time() + mine_s) / took_s
     readings = [r.reading(time_ns()) for r in recorders]
-    tuples = sum(r.tuples for r in readings)
-    utility = sum(r.utility_sum for r in readings) / max(tuples, 1)
-    return Measured(median_ns(recorders, readings), utility, fed_ratio), statistics
+    utility = sum(r.utility_sum for r in readings) / max(sum(r.tuples for r in readings), 1)
+    medians = [r.quantiles((0.5,))[0] for r in recorders]
+    outputs = tuple((r.tuples, p50_ns) for r, p50_ns in zip(readings, medians, strict=True))
+    return Measured(outputs, utility, fed_ratio, others if others is None else max(0.0, others))
 
 
-def whole_selectivity(statistics: Statistics, engine: Engine) -> None:
-    """Selectivities of the whole run, now that nothing is under way.
-
-    A tick that falls into a box call sees the tuples that went in and not those that come out, and on a busy machine
-    that is often: a box that lets all through would seem to lose some.
-    """
-    _, taken, out, _ = counts(engine)
-    ran = taken[statistics.port_box] > 0
-    statistics.port_selectivity[ran] = out[ran] / taken[statistics.port_box][ran]
-    statistics.selectivity[:] = np.add.reduceat(statistics.port_selectivity, statistics.port_start[:-1])
-
-
-def median_ns(recorders: list[LatencyRecorder], readings: list[LatencyReading]) -> float:
-    """The median over all outputs: the latency below which half of all tuples lie, found by halving."""
-    total = sum(r.tuples for r in readings)
-    shares = np.linspace(0.005, 0.995, 100)
-    points: list[tuple[float, float]] = []
-    for recorder, reading in zip(recorders, readings, strict=True):
-        if reading.tuples:
-            points += [(ns, reading.tuples / 100) for ns in recorder.quantiles(tuple(shares.tolist()))]
-    below = 0.0
-    for ns, weight in sorted(points):
-        below += weight
-        if below >= total / 2:
-            return ns
-    return 0.0
-
-
-def feed_in_time(engine: Engine, trains: Mapping[int, Trains], statistics: Statistics) -> float:
-    """Feed each train when it is due; ten times a second fold what the boxes took. The share that was on time."""
-    network = engine.network
+def feed_in_time(engine: Engine, trains: Mapping[int, Trains], samples: Samples) -> float:
+    """Feed each train when it is due; the share that was on time."""
     times, streams, tuples = merge(trains)
-    pools = {
-        (stream, count): [make_train(network.streams[stream].schema, count, seed) for seed in range(POOL)]
-        for stream, count in set(zip(streams, tuples, strict=True))
-    }
-    observer = _Observer(engine, statistics)
     begun_ns = perf_counter_ns()
     on_time = 0
-    for i, (due_ns, stream, count) in enumerate(zip(times, streams, tuples, strict=True)):
+    for due_ns, stream, count in zip(times, streams, tuples, strict=True):
         ahead_ns = due_ns - (perf_counter_ns() - begun_ns)
-        if ahead_ns > 50_000:
+        if ahead_ns > SPIN_NS:
             sleep(ahead_ns / 1e9)
-        on_time += ahead_ns > -1_000_000
-        train = pools[stream, count][i % POOL]
-        stamped = Train(train.schema, train.columns, constant_ns(time_ns(), count), pools=train.pools)
-        engine.feed(stream, stamped, DRAIN_S)
-        observer.look(perf_counter_ns())
+        on_time += ahead_ns > -LATE_NS
+        engine.admit_here(stream, samples.train(stream, count))
     return on_time / max(len(times), 1)
 
 
-class _Observer:
-    """What the daemon's monitor does, as far as costs are concerned."""
-
-    def __init__(self, engine: Engine, statistics: Statistics) -> None:
-        self._engine = engine
-        self._statistics = statistics
-        self._before = counts(engine)
-        self._looked_ns = perf_counter_ns()
-
-    def look(self, now_ns: int) -> None:
-        elapsed_ns = now_ns - self._looked_ns
-        if elapsed_ns < TICK_NS:
-            return
-        after = counts(self._engine)
-        calls, taken, out, cost_ns = (a - b for a, b in zip(after, self._before, strict=True))
-        self._statistics.observe_boxes(calls, taken, out, cost_ns, elapsed_ns)
-        self._before, self._looked_ns = after, now_ns
+def machine_s() -> float | None:
+    """Processor time that this machine has spent on anything, stolen time included; None where it does not say."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _, _, irq, soft, steal = map(int, fields)
+    return (user + nice + system + irq + soft + steal) / 100

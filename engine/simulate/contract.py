@@ -4,16 +4,15 @@ The network runs under the virtual clock with the daemon's own scheduler, monito
 after a while for it to settle each output is measured: the share of its tuples that comes out, how late, and what that
 is worth by its graphs. The same seed gives the same contract.
 
-The utility of an output is the mean of its latency graph over what was delivered, times what its loss graph gives for
-the share delivered (the share itself where it has none): what ``bench overload`` measures of the daemon.
-
-Values are not simulated: where drops go by value the daemon keeps more of the worth than is promised here. A window
-that is dropped whole counts as its share.
+A load is a multiple of the knee, as everywhere (``experiment.knee_rates``). The utility of an output is the mean of its
+latency graph over what was delivered, times what its loss graph gives for the share of its value that was delivered
+(that share itself where it has none): what ``bench overload`` measures of the daemon. Values are those of a sample
+(``worth``). A window that is dropped whole counts as its share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +20,12 @@ import numpy as np
 from catalog.config.units import format_duration
 from catalog.load import LoadModel
 from catalog.readings import plain
+from catalog.shed import Values
 from engine.simulate.arrivals import Trains
 from engine.simulate.core import Simulation
-from engine.simulate.experiment import Experiment, capacity_rates, draw, make_chooser
-from engine.simulate.pilot import Pilot
+from engine.simulate.experiment import Experiment, Progress, build, over_loads
 from engine.simulate.watch import Watch
-from scheduler.choice import AUTO
-from scheduler.policies import policies
+from engine.simulate.worth import sampled_values
 
 SETTLE_NS = 2_000_000_000
 """Not counted: until then the shedder may take to find its plan."""
@@ -38,6 +36,7 @@ class Promise(NamedTuple):
 
     name: str
     share: float  # of its tuples that are delivered
+    value: float  # of what they are worth
     p50_ns: float
     p99_ns: float
     deadline_ns: int | None
@@ -65,16 +64,12 @@ class Contract(NamedTuple):
         return sum(o.utility for o in self.outputs)
 
 
-def run_contracts(
-    experiment: Experiment, progress: Callable[[str, float, float], None] | None = None
-) -> list[Contract]:
-    """Every load under every policy, with arrivals that are the same for all policies."""
-    base = capacity_rates(experiment.network, experiment.statistics, experiment.workers, experiment.overheads)
-    found: list[Contract] = []
-    for load in experiment.loads:
-        trains = draw(experiment, base * load, load)
-        found += [contract(experiment, policy, load, trains, progress) for policy in experiment.policies]
-    return found
+def run_contracts(experiment: Experiment, progress: Progress | None = None) -> list[Contract]:
+    """Every load under every policy."""
+    values = sampled_values(experiment.network)
+    return over_loads(
+        experiment, lambda policy, load, trains: contract(experiment, policy, load, trains, values, progress)
+    )
 
 
 def contract(
@@ -82,34 +77,23 @@ def contract(
     policy: str,
     load: float,
     trains: Mapping[int, Trains],
-    progress: Callable[[str, float, float], None] | None = None,
+    values: Mapping[int, Values],
+    progress: Progress | None = None,
 ) -> Contract:
     network, end_ns = experiment.network, experiment.duration_ns
     settle_ns = min(SETTLE_NS, end_ns // 2)
-    chooser = make_chooser(experiment) if policy == AUTO else None
-    simulation = Simulation(
-        network,
-        policies()[policy if chooser is None else chooser.choice.policy],
-        trains,
-        statistics=experiment.statistics,
-        settings=experiment.settings,
-        workers=experiment.workers,
-        overheads=experiment.overheads,
-        warm_up_ns=settle_ns,
-    )
-    if chooser is not None:
-        Pilot(simulation, chooser)
-    watch = Watch(simulation, experiment.workers)
+    simulation, _ = build(experiment, policy, trains, settle_ns)
+    watch = Watch(simulation, experiment.workers, values)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
     simulation.run(settle_ns, report)
-    shed_before, came_before = list(simulation.execution.drops.shed), list(simulation.came_tuples)
+    drops = simulation.execution.drops
+    shed_before, came_before = list(drops.shed), list(simulation.came_tuples)
     simulation.run(end_ns, report)
     verdict = watch.overload.verdict
     simulation.run(None, report)
-    simulation.count_expired()
     came = np.subtract(simulation.came_tuples, came_before).astype(np.float64)
     flow = LoadModel(network).flow(came, experiment.statistics.port_selectivity)
-    dropped = np.subtract(simulation.execution.drops.shed, shed_before)
+    dropped = np.subtract(drops.shed, shed_before)
     reached = np.maximum(flow.arcs, 1.0)
     return Contract(
         policy=policy,
@@ -126,12 +110,14 @@ def contract(
 
 
 def _promise(simulation: Simulation, number: int, due: float) -> Promise:
-    output = simulation.network.outputs[number]
-    quality = simulation.recorders[number].quality()
-    share = min(1.0, quality.tuples / due) if due >= 1 else 1.0
-    late = quality.utility if quality.tuples else 0.0
-    loss = output.qos.loss.utility(share) if output.qos.loss is not None else share
-    return Promise(output.name, share, quality.p50_ns, quality.p99_ns, output.qos.deadline_ns, late, late * loss)
+    output, recorder = simulation.network.outputs[number], simulation.recorders[number]
+    quality = recorder.quality()
+    share = min(1.0, recorder.tuples / due) if due >= 1 else 1.0
+    qos = output.qos
+    value = min(1.0, recorder.value / due) if due >= 1 and (qos.prefer or qos.value is not None) else share
+    late = recorder.utility / recorder.tuples if recorder.tuples else 0.0
+    loss = qos.loss.utility(value) if qos.loss is not None else value
+    return Promise(output.name, share, value, quality.p50_ns, quality.p99_ns, qos.deadline_ns, late, late * loss)
 
 
 def contract_json(experiment: Experiment, contracts: Sequence[Contract]) -> dict[str, Any]:
@@ -150,12 +136,16 @@ def contract_text(contracts: Sequence[Contract]) -> str:
 
     lines: list[str] = []
     for c in contracts:
-        lines.append(f"at load {c.load:g} ({c.rate_per_s:,.0f} tuples/s, policy {c.policy}) the outputs deliver")
-        head = ("output", "share", "p50", "p99", "good until", "on time", "utility")
+        lines.append(
+            f"at load {c.load:g}, {c.load:g} times the knee of {c.rate_per_s / c.load:,.0f} tuples/s, "
+            f"under {c.policy} the outputs deliver"
+        )
+        head = ("output", "share", "value", "p50", "p99", "good until", "on time", "utility")
         rows = [
             (
                 o.name,
                 f"{o.share:.1%}",
+                f"{o.value:.1%}",
                 format_duration(o.p50_ns),
                 format_duration(o.p99_ns),
                 "-" if o.deadline_ns is None else format_duration(o.deadline_ns),
@@ -164,7 +154,7 @@ def contract_text(contracts: Sequence[Contract]) -> str:
             )
             for o in c.outputs
         ]
-        lines += table(head, [*rows, ("all", "", "", "", "", "", f"{c.utility:.3f}")])
+        lines += table(head, [*rows, ("all", "", "", "", "", "", "", f"{c.utility:.3f}")])
         dropped = ", ".join(f"{d.share:.0%} of {d.arc}" for d in c.drops)
         lines += [f"dropped: {dropped or 'nothing'}", ""]
     return "\n".join(lines).rstrip()

@@ -6,13 +6,14 @@ would do with a plan is done on counts (``execution``) and takes as long as that
 Threads are modelled as far as a tuple feels them:
 
 - Python's lock. What holds it (all overheads, and the part of a box's cost that does not grow with the train) is done
-  one after the other, first come, first served; the work on the tuples runs side by side. Nobody is interrupted: a
-  plan holds the lock for less time than Python grants before it asks for it back.
+  one after the other, first come, first served; the work on the tuples runs side by side, and whoever comes back from
+  it needs the lock again. Nobody is interrupted: a plan holds the lock for less time than Python grants before it asks
+  for it back.
 - The I/O thread, where there is one (``Overheads.admit_ns``). It takes in one read after the other, has the scheduler's
   turn with each, and runs a short plan of prompt boxes by itself, or goes the short way where nothing waits and nothing
   runs, as ``engine/core.admit_here`` does. What comes meanwhile waits, and is stamped when its turn comes.
-- Workers. One that sleeps takes up a plan ``wake_ns`` after it was put on the execution queue; one that has ended a
-  plan takes the next at once.
+- Workers. To wake one that sleeps takes time, for whoever does and until it has begun; one that has ended a plan takes
+  the next at once. Where there are more threads than cores they share them evenly.
 
 The scheduler's and the storage manager's time is added to the plan's.
 """
@@ -32,7 +33,7 @@ from catalog.network import Network
 from catalog.stats import Statistics
 from engine.short_way import short_plan
 from engine.simulate.arrivals import Trains
-from engine.simulate.execution import Execution, Overheads, Ran, Totals
+from engine.simulate.execution import Effect, Execution, Overheads, Ran, Totals
 from engine.simulate.measure import Recorder
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain
 from scheduler.events import Enqueued, Finished, Outcome
@@ -42,8 +43,11 @@ from scheduler.policies import Policy
 from scheduler.state import SchedulerSettings, SchedulerState
 
 OUTCOME_EVERY_NS = 100_000_000
+BRIEF_NS = 20_000  # numpy lets go of Python's lock for work that is longer, about
 SAMPLES_AT_MOST = 256  # of memory over time; past it every other one goes
-TRAIN, END, HERE, START = range(4)  # kinds of events; at one moment in this order. HERE: the I/O thread ends a plan
+TRAIN, END, HERE, START, BACK = range(5)
+"""Kinds of events; at one moment in this order. HERE: the I/O thread ends a plan. BACK: a worker has done the work on
+its tuples and needs Python's lock again."""
 
 
 class ExecutionQueue:
@@ -102,6 +106,10 @@ class Simulation:
         self._lock_ns = start_ns  # until when Python's lock is taken
         self._io_ns = start_ns  # until when the I/O thread is
         self._has_io = self.overheads.admit_ns > 0
+        self._io_busy_ns = 0  # all of it
+        self._begun_ns = start_ns
+        self._workers = workers
+        self._is_crowded = workers + self._has_io > self.overheads.cores
         self._events: list[tuple[int, int, int, Any]] = []  # when, kind, number, what
         self._number = 0
         self._arrivals = merge(trains)
@@ -153,9 +161,13 @@ class Simulation:
                 elif kind == HERE:
                     by_io = True
                     self._finish(what)
+                elif kind == BACK:
+                    self._come_back(*what)
             self._schedule(by_io, awake)
-            if by_io and next_ns is not None:
-                next_ns = max(next_ns, self._io_ns)
+            if by_io:
+                self._io_busy_ns += max(0, self._io_ns - now_ns)
+                if next_ns is not None:
+                    next_ns = max(next_ns, self._io_ns)
         self._admitted = at
         self.now_ns = until_ns if until_ns is not None else self.now_ns
         self.storage.pass_time(self.now_ns)
@@ -198,24 +210,52 @@ class Simulation:
             if plan is None:
                 break
             loop.dispatch(plan, here)
+        asleep = max(0, len(begun) - awake)
         put_ns = max(self.now_ns, self._lock_ns)
+        if asleep and self.overheads.wake_ns:
+            put_ns = self._lock_ns = int(put_ns + asleep * self.overheads.wake_ns)
+            if by_io:
+                self._io_ns = put_ns
         if here:  # before the workers: they are woken, and the lock is not theirs yet
             self._run_here(here[0])
-        for work in begun:
-            self._begin(work, put_ns if awake > 0 else put_ns + self.overheads.wake_ns)
-            awake -= 1
+        for i, work in enumerate(begun):
+            self._begin(work, put_ns if i < awake else put_ns + self.overheads.woken_ns)
 
     def _begin(self, work: Work, woken_ns: float) -> None:
         """A worker takes up a plan."""
         plan, claims = work
         assert plan is not None
         begun_ns = max(woken_ns, self._lock_ns)
+        effects: list[Effect] | None = [] if self._has_io else None
+        self.execution.effects = effects
         end_ns, self._lock_ns = self._execute(plan.boxes, claims, begun_ns)
+        self.execution.effects = None
         self.busy_ns += end_ns - int(begun_ns)
-        self._push(end_ns, END, plan)
+        if effects is None:
+            self._push(end_ns, END, plan)
+        elif end_ns - self._lock_ns > BRIEF_NS:
+            self._push(end_ns, BACK, (plan, effects))
+        else:
+            self.execution.apply(effects, self.now_ns, 0)
+            self._push(end_ns, END, plan)
+
+    def _come_back(self, plan: Plan, effects: list[Effect]) -> None:
+        """The lock may be another's: then the worker sleeps until it gets it, and results are late by that."""
+        late_ns = max(0, self._lock_ns - self.now_ns)
+        if late_ns:
+            late_ns += int(self.overheads.woken_ns)
+            self.busy_ns += late_ns
+        self.execution.apply(effects, self.now_ns, late_ns)
+        self._push(self.now_ns + late_ns, END, plan)
 
     def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> Ran:
-        return self.execution.run(boxes, claims, begun_ns)
+        return self.execution.run(boxes, claims, begun_ns, self._stretch() if self._is_crowded else 1.0)
+
+    def _stretch(self) -> float:
+        """How many times as long work takes now: the I/O thread has its share of the cores, workers share the rest."""
+        elapsed_ns = max(self.now_ns - self._begun_ns, 1)
+        left = max(self.overheads.cores - min(1.0, self._io_busy_ns / elapsed_ns), 0.5)
+        return max(1.0, (self._workers - self._idle) / left)
 
     def _run_here(self, work: Work) -> None:
         plan, claims = work

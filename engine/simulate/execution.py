@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor
+from math import floor, inf
 from typing import NamedTuple
 
 from catalog.network import Network
@@ -31,17 +31,26 @@ JOINED_TUPLES = 4 * COALESCE_BELOW  # storage joins short trains up to about thi
 class Overheads:
     """What the engine spends beside the boxes, in ns, and the threads that a tuple meets on its way.
 
-    The first four were measured by ``calibrate.py``, which also gives the others; those are 0 where a simulation is of
-    a scheduler and its workers alone, as the papers' are. ``DAEMON`` is what a daemon needs.
+    All are measured by ``calibrate.py``. Those of the threads are 0 where a simulation is of a scheduler and its
+    workers alone, as the papers' are; ``DAEMON`` has them.
     """
 
     step_ns: float = 8_000.0  # a scheduling step: events, decision, dispatch
     claim_ns: float = 8_000.0  # taking from or putting on a queue, each
     plan_ns: float = 8_000.0  # a worker that takes up a plan and reports its end
     call_ns: float = 1_500.0  # a box call, beside what the box measures of itself
-    wake_ns: float = 0.0  # from a plan on the execution queue to a worker that was asleep
+    wake_ns: float = 0.0  # waking a worker that sleeps, for whoever does
+    woken_ns: float = 0.0  # until that worker has begun
     admit_ns: float = 0.0  # a read on its way in; 0: there is no I/O thread, and workers run every plan
     short_ns: float = 0.0  # all that is beside the boxes for a read that goes the short way
+    cores: float = inf  # that the threads share
+
+
+DAEMON = Overheads(
+    step_ns=6_000.0, claim_ns=11_000.0, plan_ns=5_000.0, call_ns=1_000.0,
+    wake_ns=0.0, woken_ns=40_000.0, admit_ns=100_000.0, short_ns=24_000.0,
+)  # fmt: skip
+"""As measured on a machine of two cores; how many there are is for whoever runs it to say."""
 
 
 class Totals:
@@ -92,6 +101,9 @@ class Line(NamedTuple):
     outputs: tuple[int, ...]
 
 
+Effect = tuple[int, tuple[int, ...], int, SimulatedTrain]
+"""When, the arcs that a train is put on or (where there are none) the output that it is delivered to, and the train."""
+
 Put = Callable[[int, tuple[int, ...], SimulatedTrain], None]
 """At this time a train is put on these arcs."""
 
@@ -113,9 +125,11 @@ class Execution:
         self.drops = Drops(len(network.arcs))
         self.counts = BoxCounts(len(network.boxes), len(statistics.port_box), len(network.outputs))
         self.is_counted = False
+        self.effects: list[Effect] | None = None  # what comes of a plan, where its end is not known yet
         self._recorders = recorders
         self._put = put
         self._puts = 0  # trains that the running plan has put on queues
+        self._stretch = 1.0
         self._call_ns: list[float] = statistics.cost_per_call_ns.tolist()
         self.tuple_ns: Sequence[float] = statistics.cost_per_tuple_ns.tolist()
         self._selectivity: list[float] = statistics.port_selectivity.tolist()
@@ -125,9 +139,11 @@ class Execution:
         self._compiled: dict[tuple[int, ...], tuple[CompiledStep, ...]] = {}
         self._lines: dict[tuple[int, ...], Line | None] = {}
 
-    def run(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> Ran:
-        """A plan that a worker or the I/O thread begins now; what it cost to decide on it comes first."""
+    def run(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float, stretch: float = 1.0) -> Ran:
+        """A plan that a worker or the I/O thread begins now; what it cost to decide on it comes first. Work on tuples
+        takes ``stretch`` times as long where there are fewer cores than threads."""
         costs, totals = self.overheads, self.totals
+        self._stretch = stretch
         claim_ns = costs.claim_ns * len(claims)
         totals.plans += 1
         totals.scheduler_ns += costs.step_ns
@@ -146,6 +162,7 @@ class Execution:
 
     def run_short(self, boxes: tuple[int, ...], arcs: tuple[int, ...], train: SimulatedTrain, begun_ns: float) -> Ran:
         """The short way: no queue and no decision."""
+        self._stretch = 1.0
         self.totals.plans += 1
         self.totals.worker_ns += self.overheads.short_ns
         return self._run_steps(boxes, {a: [train] for a in arcs}, set(), begun_ns + self.overheads.short_ns)
@@ -173,15 +190,15 @@ class Execution:
                 if not count:
                     break
         lock_ns = now_ns + own_ns
-        now_ns = lock_ns + tuples_ns
+        now_ns = lock_ns + tuples_ns * self._stretch
         if count:
             out = train if count == train.count else train.with_count(count)
             if line.queued:
                 now_ns += self.overheads.claim_ns
                 totals.storage_ns += self.overheads.claim_ns
-                self._put(int(now_ns), line.queued, out)
+                self._put_on(line.queued, out, now_ns)
             for output in line.outputs:
-                self._recorders[output].deliver(out, int(now_ns))
+                self._deliver(output, out, now_ns)
         calls_ns = self.overheads.call_ns * all_calls
         totals.calls += all_calls
         totals.worker_ns += calls_ns
@@ -223,7 +240,7 @@ class Execution:
             own_ns, tuples_ns = calls * self._call_ns[box], train.count * self.tuple_ns[box]
             box_ns += own_ns + tuples_ns
             lock_ns += own_ns + calls * call_ns
-            now_ns += own_ns + calls * call_ns + tuples_ns
+            now_ns += own_ns + calls * call_ns + tuples_ns * self._stretch
             if self.is_counted:
                 counts = self.counts
                 counts.calls[box] += calls
@@ -232,7 +249,7 @@ class Execution:
             now_ns = self._emit(box, ports, train, now_ns, inbox, cut)
         for arc, left in inbox.items():  # reached a box after its last turn in this plan
             for train in left:
-                self._put(int(now_ns), (arc,), train)
+                self._put_on((arc,), train, now_ns)
         totals = self.totals
         totals.calls += all_calls
         totals.storage_ns += self.overheads.claim_ns * self._puts
@@ -275,7 +292,7 @@ class Execution:
             if queued:
                 self._puts += 1
                 now_ns += self.overheads.claim_ns
-                self._put(int(now_ns), queued, out)
+                self._put_on(queued, out, now_ns)
             for arc in ends:
                 self._deliver(self._output_of[arc], out, now_ns)
         return now_ns
@@ -300,14 +317,31 @@ class Execution:
             elif arc in queued or arc in cut:
                 self._puts += 1
                 now_ns += self.overheads.claim_ns
-                self._put(int(now_ns), (arc,), left)
+                self._put_on((arc,), left, now_ns)
             else:
                 inbox[arc] = [*inbox.get(arc, ()), left]
         return now_ns
 
+    def _put_on(self, arcs: tuple[int, ...], train: SimulatedTrain, now_ns: float) -> None:
+        if self.effects is None:
+            self._put(int(now_ns), arcs, train)
+        else:
+            self.effects.append((int(now_ns), arcs, -1, train))
+
     def _deliver(self, output: int, train: SimulatedTrain, now_ns: float) -> None:
         self.counts.emitted[output] += train.count
-        self._recorders[output].deliver(train, int(now_ns))
+        if self.effects is None:
+            self._recorders[output].deliver(train, int(now_ns))
+        else:
+            self.effects.append((int(now_ns), (), output, train))
+
+    def apply(self, effects: Sequence[Effect], now_ns: int, late_ns: int) -> None:
+        """What has come of a plan, later by so much than was reckoned."""
+        for when_ns, arcs, output, train in effects:
+            if arcs:
+                self._put(max(now_ns, when_ns + late_ns), arcs, train)
+            else:
+                self._recorders[output].deliver(train, when_ns + late_ns)
 
     def deliver_stream(self, arc: int, train: SimulatedTrain, now_ns: int) -> None:
         """A stream's train straight to an output."""

@@ -1,15 +1,16 @@
 """A network at several loads under several policies: what `aurorad simulate` runs.
 
-A load is a share of capacity: at 1 the boxes alone, in long trains, keep all workers busy. The engine's own overheads
-come on top, so the knee lies below 1. Streams share the load as their measured rates say, or evenly where none is
-known. Arrivals are drawn once for each load, and every policy gets the same.
+A load is a multiple of the knee (``knee_rates``): at 1 all workers are busy all the time, with the boxes and with what
+the engine needs for itself. ``bench overload`` counts its loads in the same way on the daemon. Streams share the load
+as their measured rates say, or evenly where none is known. Arrivals are drawn once for each load, and every policy gets
+the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,14 @@ from scheduler.trains import AUTO_TUPLES
 
 LONG_TRAIN = AUTO_TUPLES  # tuples: what "in long trains" means
 SUSTAINED = 0.95  # of the utility at the lowest load
+ROUGHLY = 0.7  # of the rough knee: where the workers are looked at
+KNEE_NS = 2_000_000_000
+KNEE_LOOKS = 2
 
 Floats = npt.NDArray[np.float64]
+Progress = Callable[[str, float, float], None]
+"""Hears of policy, load and the share of that run that is done."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,34 @@ class Run(NamedTuple):
     choices: tuple[Chosen, ...] = ()  # of the policy auto: when, which and why
 
 
+def knee_per_s(rate_per_s: float, busy_ns: float, elapsed_ns: float, workers: int) -> float:
+    """Tuples a second that would keep the workers busy all the time, from how busy they were at a rate below that."""
+    return rate_per_s * workers * elapsed_ns / max(busy_ns, 1.0)
+
+
+def knee_rates(experiment: Experiment) -> Floats:
+    """By stream: tuples a second at load 1.
+
+    As ``bench overload`` finds it on the daemon: first roughly, from the boxes alone, and then from how busy the
+    workers are at seven tenths of that. Done again from there, because overheads may be most of the work. It does not
+    ask whether one box alone has more to do than one worker can.
+    """
+    rough = capacity_rates(experiment.network, experiment.statistics, experiment.workers, experiment.overheads)
+    total = float(rough.sum())
+    if not total:
+        return rough
+    found = total
+    for _ in range(KNEE_LOOKS):
+        rates = rough * (ROUGHLY * found / total)
+        trains = {s: arrivals("uniform", experiment.seed, s, rate, KNEE_NS) for s, rate in enumerate(rates.tolist())}
+        simulation, _ = build(experiment, experiment.policies[0], trains)
+        simulation.run(KNEE_NS)
+        found = knee_per_s(float(rates.sum()), simulation.busy_ns, KNEE_NS, experiment.workers)
+    return rough * (found / total)
+
+
 def capacity_rates(network: Network, statistics: Statistics, workers: int, overheads: Overheads) -> Floats:
-    """By stream: tuples a second at load 1."""
+    """By stream: tuples a second at which the boxes alone, in long trains, keep all workers busy."""
     per_tuple = statistics.cost_per_tuple_ns + (statistics.cost_per_call_ns + overheads.call_ns) / LONG_TRAIN
     work_ns = LoadModel(network).coefficients(per_tuple, statistics.port_selectivity).streams
     shares = statistics.rate_per_s.copy()
@@ -92,14 +125,20 @@ def capacity_rates(network: Network, statistics: Statistics, workers: int, overh
     return shares * (workers * 1e9 / total_ns) if total_ns > 0 else np.zeros(len(shares))
 
 
-def run_experiment(experiment: Experiment, progress: Callable[[str, float, float], None] | None = None) -> list[Run]:
-    """Every load under every policy. ``progress`` hears of policy, load and the share of that run that is done."""
-    runs: list[Run] = []
-    base = capacity_rates(experiment.network, experiment.statistics, experiment.workers, experiment.overheads)
+def run_experiment(experiment: Experiment, progress: Progress | None = None) -> list[Run]:
+    """Every load under every policy."""
+    runs = over_loads(experiment, lambda policy, load, trains: run_one(experiment, policy, load, trains, progress))
+    return sorted(runs, key=lambda r: (experiment.policies.index(r.policy), r.load))
+
+
+def over_loads(experiment: Experiment, one: Callable[[str, float, Mapping[int, Trains]], T]) -> list[T]:
+    """``one`` of every load and policy, with arrivals that are the same for all policies."""
+    base = np.zeros(0) if experiment.trace else knee_rates(experiment)
+    found: list[T] = []
     for load in experiment.loads:
         trains = draw(experiment, base * load, load)
-        runs += [run_one(experiment, policy, load, trains, progress) for policy in experiment.policies]
-    return sorted(runs, key=lambda r: (experiment.policies.index(r.policy), r.load))
+        found += [one(policy, load, trains) for policy in experiment.policies]
+    return found
 
 
 def draw(experiment: Experiment, rates: Floats, load: float) -> dict[int, Trains]:
@@ -111,13 +150,10 @@ def draw(experiment: Experiment, rates: Floats, load: float) -> dict[int, Trains
     }
 
 
-def run_one(
-    experiment: Experiment,
-    policy: str,
-    load: float,
-    trains: Mapping[int, Trains],
-    progress: Callable[[str, float, float], None] | None = None,
-) -> Run:
+def build(
+    experiment: Experiment, policy: str, trains: Mapping[int, Trains], warm_up_ns: int = 0
+) -> tuple[Simulation, Chooser | None]:
+    """A simulation of these arrivals that has not begun; with `auto`, and who chooses for it."""
     chooser = make_chooser(experiment) if policy == AUTO else None
     simulation = Simulation(
         experiment.network,
@@ -127,9 +163,21 @@ def run_one(
         settings=experiment.settings,
         workers=experiment.workers,
         overheads=experiment.overheads,
+        warm_up_ns=warm_up_ns,
     )
     if chooser is not None:
         Pilot(simulation, chooser)
+    return simulation, chooser
+
+
+def run_one(
+    experiment: Experiment,
+    policy: str,
+    load: float,
+    trains: Mapping[int, Trains],
+    progress: Progress | None = None,
+) -> Run:
+    simulation, chooser = build(experiment, policy, trains)
     end_ns = max((int(times[-1]) for times, _ in trains.values() if len(times)), default=0)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
     simulation.run(end_ns, report)

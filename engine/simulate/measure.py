@@ -1,7 +1,7 @@
 """How good a run was: latency, utility, slowdown and missed deadlines, by output.
 
-Deliveries are kept as rows (when, first and last arrival, tuples) and folded in blocks with numpy. A row of tuples that
-came over a stretch of time counts as four points of that stretch.
+Deliveries are kept as rows (when, first and last arrival, tuples, their worth) and folded in blocks with numpy. A row
+of tuples that came over a stretch of time counts as four points of that stretch.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ class Recorder:
         self._ideal_ns = max(ideal_ns, 1.0)
         self._from_ns = from_ns
         self._until_ns = until_ns
-        self._rows: list[tuple[int, int, int, float]] = []
+        self._rows: list[tuple[int, int, int, float, float]] = []
         self.cells: Floats = np.zeros(CELLS)
         self.tuples = 0.0
+        self.value = 0.0  # of these tuples, where one from which nobody has chosen is worth 1
         self.total_ns = 0.0
         self.max_ns = 0.0
         self.utility = 0.0
@@ -66,9 +67,9 @@ class Recorder:
         if train.pieces:
             total = sum([p[0] for p in train.pieces])
             for weight, first_ns, last_ns in train.pieces:
-                self._rows.append((now_ns, first_ns, last_ns, train.count * weight / total))
+                self._rows.append((now_ns, first_ns, last_ns, train.count * weight / total, train.worth))
         else:
-            self._rows.append((now_ns, train.first_ns, train.last_ns, train.count))
+            self._rows.append((now_ns, train.first_ns, train.last_ns, train.count, train.worth))
         if len(self._rows) >= BLOCK:
             self.fold()
 
@@ -77,7 +78,8 @@ class Recorder:
             return
         rows = np.array(self._rows, np.float64)
         self._rows.clear()
-        at, first, last, weight = rows[(rows[:, 1] >= self._from_ns) & (rows[:, 1] < self._until_ns)].T
+        at, first, last, weight, worth = rows[(rows[:, 1] >= self._from_ns) & (rows[:, 1] < self._until_ns)].T
+        self.value += float(np.dot(weight, worth))
         for point in range(POINTS):
             arrived = first + (last - first) * (2 * point + 1) / (2 * POINTS)
             self._add(np.maximum(at - arrived, 0.0), weight / POINTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from math import floor, log10
 from pathlib import Path
@@ -12,6 +13,7 @@ from catalog.config.units import format_duration, format_size
 from catalog.errors import AuroraError
 from catalog.readings import plain
 from engine.draw.strip import strip
+from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, Run, knee
 
 if TYPE_CHECKING:
@@ -171,31 +173,21 @@ def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
 
 
 def comparison_text(found: Sequence[Comparison]) -> str:
-    """The engine and the simulation side by side."""
-    rows = [
-        (
-            c.policy,
-            f"{c.load:g}",
-            format_duration(c.engine.p50_ns),
-            format_duration(c.simulated.overall.p50_ns),
-            f"{c.p50_error:.0%}",
-            f"{c.engine.utility:.3f}",
-            f"{c.simulated.overall.utility:.3f}",
-            f"{c.engine.fed_ratio:.0%}",
-        )
-        for c in found
-    ]
-    head = (
-        "policy",
-        "load",
-        "p50 engine",
-        "p50 simulated",
-        "off by",
-        "utility engine",
-        "utility simulated",
-        "fed in time",
-    )
-    return "\n".join(table(head, rows))
+    """The engine and the simulation side by side, by output; the last line of a load is all of them."""
+    head = ("policy", "load", "output", "tuples", "p50 engine", "p50 simulated", "off by", "utility engine",
+            "utility simulated", "fed in time", "other cores")  # fmt: skip
+    rows: list[tuple[str, ...]] = []
+    for c in found:
+        where = (c.policy, f"{c.load:g}")
+        for pair in c.outputs:
+            p50s = (format_duration(pair.engine_ns), format_duration(pair.simulated_ns), f"{pair.error:.0%}")
+            rows.append((*where, pair.name, f"{pair.tuples:,}", *p50s, "", "", "", ""))
+        others = "-" if c.engine.others_cores is None else f"{c.engine.others_cores:.2f}"
+        utilities = (f"{c.engine.utility:.3f}", f"{c.simulated.overall.utility:.3f}")
+        rows.append((*where, "all", "", "", "", f"{c.p50_error:.0%}", *utilities, f"{c.engine.fed_ratio:.0%}", others))
+    costs = found[0].overheads if found else Overheads()
+    parts = [f"{name[:-3]} {value / 1e3:.0f}" for name, value in asdict(costs).items() if name.endswith("_ns")]
+    return "\n".join([f"overheads in us: {', '.join(parts)}", *table(head, rows)])
 
 
 def draw_png(path: Path, runs: Sequence[Run]) -> None:

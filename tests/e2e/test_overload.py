@@ -11,7 +11,7 @@ import pytest
 from catalog.readings import Readings
 from engine.daemon import Daemon
 from engine.load import load_network
-from engine.simulate.calibrate import make_train
+from engine.simulate.samples import make_train
 
 NETWORK = """
 http: {listen: "off"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -115,3 +117,32 @@ def test_a_step_to_three_times_the_load_is_answered_and_forgotten() -> None:
         node = made.box(box)
         assert counts.tuples_in[node.number] + shed[node.in_arcs[0]] == passed
     assert simulation.arrived == counts.tuples_in[0] + shed[made.boxes[0].in_arcs[0]]
+
+
+VALUED = """
+http: {listen: "off"}
+engine: {workers: 1}
+streams:
+  s: {schema: {x: double}, overload: shed}
+boxes:
+  work: {universal: s, cost: 200us}
+outputs:
+  o: {from: work, qos: {deadline: 500ms, loss: [[100%, 1], [0%, 0]], prefer: "x >= 60"}}
+"""
+
+
+def test_drops_by_value_leave_more_of_the_worth_than_of_the_tuples() -> None:
+    """Of x from 0 to 100 two fifths are preferred and count four times the others: at twice the knee nearly half of the
+    tuples stay, all of the preferred ones among them, and with them 0.4 of 0.55 of the worth and some more."""
+    [found] = run_contracts(experiment((2.0,), text=VALUED))
+    [output] = found.outputs
+    assert 0.4 < output.share < 0.55
+    assert output.value == pytest.approx((0.4 + 0.25 * (output.share - 0.4)) / 0.55, abs=0.03)
+    assert output.utility == pytest.approx(output.value, abs=0.02)
+
+
+def test_loads_are_counted_in_knees_whatever_the_engine_spends_on_itself() -> None:
+    dear = replace(experiment((0.8,), text=VALUED), overheads=Overheads(2e6, 0.0, 0.0, 0.0))
+    [found] = run_contracts(dear)
+    assert found.rate_per_s < 0.8 * 1e9 / 200_000 * 0.99
+    assert found.outputs[0].share > 0.99

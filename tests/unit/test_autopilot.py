@@ -15,7 +15,7 @@ from engine.autopilot import BASE_NS, Autopilot
 from engine.chooser import Chooser
 from engine.core import Engine
 from engine.load import load_network
-from engine.simulate.calibrate import make_train
+from engine.simulate.samples import make_train
 from engine.simulate.sketch import SCHEMA, Sketch
 from engine.simulate.what_if import Snapshot, WhatIf
 from scheduler.choice import Forecast

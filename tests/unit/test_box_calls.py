@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import sleep
 
 from engine.core import Engine
-from engine.simulate.calibrate import make_train
+from engine.simulate.samples import make_train
 from engine.simulate.sketch import SCHEMA, Sketch
 
 

@@ -8,7 +8,7 @@ import pytest
 from catalog.network import Network
 from engine.bench.figures.p0_06 import figure_4
 from engine.core import Engine
-from engine.simulate.calibrate import make_train
+from engine.simulate.samples import make_train
 from engine.simulate.sketch import SCHEMA, Sketch
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule

@@ -25,8 +25,8 @@ from engine.bench.figures.lab import Deliveries, Outcome
 from engine.bench.harness import BenchError
 from engine.core import Engine
 from engine.simulate.arrivals import Trains
-from engine.simulate.calibrate import make_train
 from engine.simulate.core import merge
+from engine.simulate.samples import make_train
 from engine.tuning import tune_process
 from scheduler.policies import Policy
 from scheduler.state import SchedulerSettings

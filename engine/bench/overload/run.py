@@ -34,6 +34,7 @@ from engine.bench.overload.measure import (
 from engine.bench.overload.scenario import Scenario
 from engine.load import load_network
 from engine.processes import command, end, spawn
+from engine.simulate.experiment import ROUGHLY, knee_per_s
 
 STRATEGIES = ("shed", "block", "oldest", "newest", "random")
 CLIENT = "engine.bench.overload.client"
@@ -42,7 +43,6 @@ HEADROOM = 0.9  # of the knee that `random` fills: at all of it queues grow with
 WARM_S = 2.0
 GRACE_S = 2.0
 KNEE_SECONDS = 6.0
-ROUGHLY = 0.7  # of the rough knee: where the workers are looked at
 LOOKS = (0.3, 0.95)
 TUPLE_BYTES = 64  # about, in a queue
 Progress = Callable[[str], None]
@@ -60,6 +60,7 @@ class Overload:
         streams = [s.name for s in self.network.streams]
         self.mix = {name: 1.0 / len(streams) for name in streams}
         self.knee_per_s = 0.0
+        self.learned: Mapping[str, Any] = {}  # what the daemon knew of its boxes below the knee
         self._sums: dict[str, Sums] = {}  # what comes out, to the tuple, where boxes work row by row
         self._half: tuple[Sequence[Mapping[str, Any]], Floats] = ((), np.zeros(0))  # else: a run at half the knee
 
@@ -82,12 +83,14 @@ class Overload:
                 time.sleep(KNEE_SECONDS - 1)
                 self.knee_per_s = rough_knee(self.network, self.stats(), self.mix)
         self._progress(f"about {self.knee_per_s:,.0f} tuples a second; how busy the workers are below it")
-        busy: list[float] = []
+        looks: list[dict[str, Any]] = []
         shape = Shape("uniform", ROUGHLY, self.seconds)
-        self._drive("block", shape, None, lambda: busy.append(sum(w["busy_ns"] for w in self.stats()["workers"])))
-        spent_ns = (busy[1] - busy[0]) / (self.seconds * (LOOKS[1] - LOOKS[0]))
+        self._drive("block", shape, None, lambda: looks.append(self.stats()))
+        self.learned = looks[-1]
+        before_ns, after_ns = (sum(w["busy_ns"] for w in look["workers"]) for look in looks)
+        elapsed_ns = self.seconds * (LOOKS[1] - LOOKS[0]) * 1e9
         workers = self.network.config.engine.workers
-        self.knee_per_s = ROUGHLY * self.knee_per_s * workers * 1e9 / max(spent_ns, 1.0)
+        self.knee_per_s = knee_per_s(ROUGHLY * self.knee_per_s, after_ns - before_ns, elapsed_ns, workers)
         self._progress(f"the knee is at {self.knee_per_s:,.0f} tuples a second")
         if is_row_wise(self.network):
             self._progress("what comes out when nothing is lost: the sample through the network")

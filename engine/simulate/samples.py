@@ -1,0 +1,78 @@
+"""Trains of a network's own streams, for whoever runs its boxes to learn from them: a sample read over and over.
+
+A train comes now: that is its arrival, and its event time too, so that windows close. (Market data and made-up tuples:
+``engine/demo/sample``.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time_ns
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from catalog.network import Network
+from catalog.schema import Schema, Type
+from engine.demo.sample import as_train, sample
+from router.event_time import EventTime
+from router.routes import Stamp
+from storage.strings import StringPool
+from storage.train import Train, constant_ns
+
+SEED = 7
+WORDS = tuple(f"w{i:02d}" for i in range(32))
+
+
+class Samples:
+    def __init__(self, network: Network, seed: int = SEED) -> None:
+        self._network = network
+        self._seed = seed
+        self._whole: dict[int, Train] = {}
+        self._at: dict[int, int] = {}
+
+    def train(self, stream: int, count: int) -> Train:
+        """The next tuples of a stream; from the start again when its sample ends."""
+        if stream not in self._whole:
+            known = self._network.streams[stream]
+            self._whole[stream] = as_train(known, sample(known, self._seed))
+        whole, at = self._whole[stream], self._at.get(stream, 0)
+        if at + count > whole.count:
+            at = 0
+        self._at[stream] = at + count
+        return self._stamped(stream, whole.slice(at, min(at + count, whole.count)))
+
+    def _stamped(self, stream: int, train: Train) -> Train:
+        now_ns = time_ns()
+        field = self._network.streams[stream].time_field
+        columns = train.columns
+        if field is not None:
+            place = train.schema.index(field)
+            columns = (*columns[:place], np.full(train.count, now_ns), *columns[place + 1 :])
+        return Train(train.schema, columns, constant_ns(now_ns, train.count), valid=train.valid, pools=train.pools)
+
+    def stamps(self) -> list[Stamp | None]:
+        """What sets the watermarks of these trains."""
+        return list(EventTime(self._network, time_ns).stamps)
+
+
+def make_train(schema: Schema, count: int, seed: int, arrival_ns: int | None = None) -> Train:
+    """Made-up tuples: numbers from 0 to 1,000, a few words, half of the booleans true, times from now on."""
+    random = np.random.default_rng([seed, count])
+    pools = tuple(StringPool(WORDS) if f.type is Type.STRING else None for f in schema)
+    columns = tuple(_MAKERS[f.type](random, count).astype(f.type.dtype) for f in schema)
+    stamp = time_ns() if arrival_ns is None else arrival_ns
+    return Train(schema, columns, constant_ns(stamp, count), pools=pools)
+
+
+Maker = Callable[[np.random.Generator, int], npt.NDArray[Any]]
+_MAKERS: dict[Type, Maker] = {
+    Type.BOOLEAN: lambda random, n: random.integers(0, 2, n),
+    Type.INT: lambda random, n: random.integers(0, 1_000, n),
+    Type.BIGINT: lambda random, n: random.integers(0, 1_000, n),
+    Type.FLOAT: lambda random, n: random.random(n) * 1_000,
+    Type.DOUBLE: lambda random, n: random.random(n) * 1_000,
+    Type.STRING: lambda random, n: random.integers(0, len(WORDS), n),
+    Type.TIMESTAMP: lambda random, n: time_ns() + np.arange(n) * 1_000,
+}

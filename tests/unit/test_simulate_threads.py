@@ -1,0 +1,93 @@
+"""The threads of the daemon in the simulator, to the nanosecond; the knee; what expired."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from catalog.stats import Statistics
+from engine.load import load_network
+from engine.simulate.core import Simulation
+from engine.simulate.execution import Overheads
+from engine.simulate.experiment import Experiment, knee_rates
+from engine.simulate.sketch import Sketch
+from scheduler.policies import policies
+from scheduler.state import SchedulerSettings
+from scheduler.trains import TrainRule
+from tests.unit.test_simulate import FREE, chains
+
+PROMPT = """
+http: {listen: "off"}
+streams:
+  s: {schema: {x: double}}
+boxes:
+  cut: {filter: s, where: "x > 0", selectivity: 1.0}
+outputs:
+  o: {from: cut}
+"""
+THREADS = Overheads(
+    step_ns=100.0, claim_ns=10.0, plan_ns=20.0, call_ns=5.0, wake_ns=7.0, woken_ns=1_000.0, admit_ns=50.0,
+    short_ns=30.0,
+)  # fmt: skip
+
+
+def lone_tuple(text: str, overheads: Overheads, settings: SchedulerSettings | None = None) -> Simulation:
+    network = load_network(text)
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:] = 1_000.0
+    statistics.cost_per_tuple_ns[:] = 0.0
+    trains = {0: (np.array([0]), np.array([1]))}
+    run = Simulation(
+        network, policies()["round_robin"], trains, statistics=statistics, settings=settings, overheads=overheads
+    )
+    run.run()
+    return run
+
+
+def test_a_lone_tuple_goes_the_short_way_and_wakes_nobody() -> None:
+    run = lone_tuple(PROMPT, THREADS)
+    assert run.recorders[0].quality().max_ns == 30 + 1_000 + 5
+    assert run.busy_ns == 0 and run.lent_ns == 1_035 and run.storage.taken[0] == 1
+
+
+def test_the_io_thread_runs_a_short_plan_of_prompt_boxes_itself() -> None:
+    run = lone_tuple(PROMPT, THREADS, SchedulerSettings(unit="box"))
+    assert run.recorders[0].quality().max_ns == 50 + 100 + 10 + 20 + 1_000 + 5
+    assert run.busy_ns == 0 and run.lent_ns > 0
+
+
+def test_a_worker_that_sleeps_is_woken_for_any_other_plan() -> None:
+    slow = PROMPT.replace('{filter: s, where: "x > 0", selectivity: 1.0}', "{universal: s}")
+    run = lone_tuple(slow, THREADS)
+    assert run.recorders[0].quality().max_ns == 50 + 7 + 1_000 + 100 + 10 + 20 + 1_000 + 5
+    assert run.busy_ns > 0 and run.lent_ns == 0
+
+
+def test_python_s_lock_is_held_by_one_at_a_time_and_work_on_tuples_by_all() -> None:
+    network, statistics = chains(2, 1, 1e6)
+    statistics.cost_per_call_ns[:] = 300.0
+    trains = {s: (np.array([0]), np.array([1])) for s in range(2)}
+    run = Simulation(network, policies()["round_robin"], trains, statistics=statistics, workers=2, overheads=FREE)
+    run.run()
+    assert run.now_ns == 300 + 300 + 1_000_000, "calls one after the other, tuples side by side"
+
+
+def test_what_expired_counts_by_what_would_have_come_out() -> None:
+    sketch = Sketch()
+    cut = sketch.box(sketch.stream(), selectivity=0.25)
+    sketch.output(sketch.box(cut, selectivity=0.5))
+    sketch.output(cut)
+    network = sketch.network()
+    run = Simulation(network, policies()["fcfs"], {}, overheads=FREE)
+    run.storage.expired[network.boxes[0].in_arcs[0]] = 80
+    run.count_expired()
+    assert [r.expired for r in run.recorders] == [10, 20]
+
+
+def test_the_knee_is_where_all_workers_are_always_busy() -> None:
+    """A tuple takes 1 ms of the box and, alone in its plan, half a millisecond beside it."""
+    network, statistics = chains(1, 1, 1e6)
+    settings = SchedulerSettings(train=TrainRule("tuples", 1))
+    overheads = Overheads(step_ns=500_000.0, claim_ns=0.0, plan_ns=0.0, call_ns=0.0)
+    experiment = Experiment(network, statistics, ("fcfs",), (1.0,), settings=settings, overheads=overheads)
+    assert knee_rates(experiment).tolist() == pytest.approx([1e9 / 1.5e6], rel=0.02)
