@@ -106,7 +106,7 @@ class Simulation:
         self._lock_ns = start_ns  # until when Python's lock is taken
         self._io_ns = start_ns  # until when the I/O thread is
         self._has_io = self.overheads.admit_ns > 0
-        self._io_busy_ns = 0  # all of it
+        self.io_busy_ns = 0  # of the I/O thread, on anything
         self._begun_ns = start_ns
         self._workers = workers
         self._is_crowded = workers + self._has_io > self.overheads.cores
@@ -165,7 +165,7 @@ class Simulation:
                     self._come_back(*what)
             self._schedule(by_io, awake)
             if by_io:
-                self._io_busy_ns += max(0, self._io_ns - now_ns)
+                self.io_busy_ns += max(0, self._io_ns - now_ns)
                 if next_ns is not None:
                     next_ns = max(next_ns, self._io_ns)
         self._admitted = at
@@ -254,7 +254,7 @@ class Simulation:
     def _stretch(self) -> float:
         """How many times as long work takes now: the I/O thread has its share of the cores, workers share the rest."""
         elapsed_ns = max(self.now_ns - self._begun_ns, 1)
-        left = max(self.overheads.cores - min(1.0, self._io_busy_ns / elapsed_ns), 0.5)
+        left = max(self.overheads.cores - min(1.0, self.io_busy_ns / elapsed_ns), 0.5)
         return max(1.0, (self._workers - self._idle) / left)
 
     def _run_here(self, work: Work) -> None:

@@ -110,7 +110,9 @@ def knee_rates(experiment: Experiment) -> Floats:
         trains = {s: arrivals("uniform", experiment.seed, s, rate, KNEE_NS) for s, rate in enumerate(rates.tolist())}
         simulation, _ = build(experiment, experiment.policies[0], trains)
         simulation.run(KNEE_NS)
-        found = knee_per_s(float(rates.sum()), simulation.busy_ns, KNEE_NS, experiment.workers)
+        # Where the I/O thread runs most plans, it is busy all the time before the workers are.
+        busy_ns = max(simulation.busy_ns, simulation.io_busy_ns * experiment.workers)
+        found = knee_per_s(float(rates.sum()), busy_ns, KNEE_NS, experiment.workers)
     return rough * (found / total)
 
 
