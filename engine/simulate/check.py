@@ -85,7 +85,7 @@ class Comparison(NamedTuple):
 
 def compare(experiment: Experiment, progress: Callable[[str, float, float], None] | None = None) -> list[Comparison]:
     """Every load under every policy, on the engine and simulated."""
-    statistics = measure_costs(experiment.network, settings=experiment.settings)
+    statistics = measure_costs(experiment.network, settings=experiment.settings, workers=experiment.workers)
     experiment = replace(experiment, statistics=statistics, overheads=measure_overheads())
     base = knee_rates(experiment)
     found: list[Comparison] = []

@@ -38,10 +38,10 @@ class Samples:
             known = self._network.streams[stream]
             self._whole[stream] = as_train(known, sample(known, self._seed))
         whole, at = self._whole[stream], self._at.get(stream, 0)
-        if at + count > whole.count:
-            at = 0
-        self._at[stream] = at + count
-        return self._stamped(stream, whole.slice(at, min(at + count, whole.count)))
+        self._at[stream] = (at + count) % whole.count
+        if at + count <= whole.count:
+            return self._stamped(stream, whole.slice(at, at + count))
+        return self._stamped(stream, whole.take(np.arange(at, at + count) % whole.count))
 
     def _stamped(self, stream: int, train: Train) -> Train:
         now_ns = time_ns()
