@@ -13,6 +13,8 @@ latency graph over what was delivered, times what its loss graph gives for the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +84,7 @@ def contract(
 ) -> Contract:
     network, end_ns = experiment.network, experiment.duration_ns
     settle_ns = min(SETTLE_NS, end_ns // 2)
+    experiment = replace(experiment, statistics=deepcopy(experiment.statistics))  # they move
     simulation, _ = build(experiment, policy, trains, settle_ns)
     watch = Watch(simulation, experiment.workers, values)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))

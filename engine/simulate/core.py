@@ -31,6 +31,7 @@ import numpy as np
 from catalog.load import LoadModel
 from catalog.network import Network
 from catalog.stats import Statistics
+from engine.shed.limits import dead_points
 from engine.short_way import short_plan
 from engine.simulate.arrivals import Trains
 from engine.simulate.execution import Effect, Execution, Overheads, Ran, Totals
@@ -86,6 +87,7 @@ class Simulation:
         around: tuple[Any, Any] = (self.storage, self._queue)  # trains are not trains here, but the loop never looks
         self.loop = SchedulerLoop(self.state, policy, *around, workers, lambda: self.now_ns, lambda: 0)
         self.loop.measured_every_ns = 2**62  # the statistics stand still
+        self.loop.dead_points = dead_points(network)
         ideal_ns = LoadModel(network).ideal_ns(self.statistics.cost_per_call_ns, self.statistics.cost_per_tuple_ns)
         self.recorders = [
             Recorder(o.qos, ideal, warm_up_ns, count_until_ns)

@@ -1,5 +1,8 @@
 """The monitor and the load shedder of a simulation: the daemon's own, ten times a second of virtual time.
 
+What the scheduler goes by moves as it does in the daemon: how many tuples a box gets at once (costs and selectivities
+are given).
+
 What a simulated engine has counted is put into the same readings that the daemon makes of itself; the sampler, the
 verdict, the road map and the controller are the daemon's and do not know the difference. Their plan comes back as the
 share that each arc keeps. ``values`` says what tuples are worth on the arcs where drops go by value (``worth``).
@@ -27,12 +30,13 @@ from catalog.stats import Statistics
 from engine.overload import Overload
 from engine.simulate.core import Simulation
 from qos_monitor.sampler import Sampler
+from scheduler.loop import MEASURED_EVERY_NS
 
 LEARNED = ("cost_per_call_ns", "cost_per_tuple_ns", "selectivity", "port_selectivity", "train_tuples", "tuple_bytes")
 
 
 class Watch:
-    """Put on a simulation before it runs."""
+    """Put on a simulation before it runs. Its statistics are written to."""
 
     def __init__(self, simulation: Simulation, workers: int, values: Mapping[int, Values] | None = None) -> None:
         self._simulation = simulation
@@ -41,6 +45,8 @@ class Watch:
         epoch = Epoch.of(simulation.network)
         copy_costs(simulation.statistics, epoch.stats)
         self._sampler = Sampler(epoch)
+        self._learned = epoch.stats
+        simulation.loop.measured_every_ns = MEASURED_EVERY_NS
         self.overload = Overload(
             epoch,
             self._apply,
@@ -58,6 +64,7 @@ class Watch:
     def tick(self) -> None:
         self._before()
         sample = self._sampler.fold(self._read())
+        self._simulation.statistics.train_tuples[:] = self._learned.train_tuples
         if sample is not None:
             self.overload.on_sample(sample, [True] * len(self._simulation.network.outputs))
 
@@ -77,8 +84,8 @@ class Watch:
                     arc.name,
                     tuples=storage.waiting[a],
                     enqueued=storage.taken[a] + storage.waiting[a] + shed[a],
-                    dequeued=storage.taken[a],
-                    shed={"shed": shed[a]} if shed[a] else {},
+                    dequeued=storage.taken[a] - storage.expired[a],
+                    shed={r: n for r, n in (("shed", shed[a]), ("expired", storage.expired[a])) if n},
                 )
                 for a, arc in enumerate(network.arcs)
             ],
