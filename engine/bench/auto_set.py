@@ -30,8 +30,8 @@ from engine.load import load_network
 from engine.settings import scheduler_settings
 from engine.simulate.arrivals import Trains, arrivals
 from engine.simulate.costs import declared
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import capacity_rates
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from scheduler.state import BatchRule, SchedulerSettings
 from scheduler.trains import TrainRule

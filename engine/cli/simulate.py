@@ -145,8 +145,8 @@ def _experiment(
     from catalog.config.units import parse_duration_ns
     from engine.settings import scheduler_settings
     from engine.simulate.arrivals import PROCESSES, read_trace
-    from engine.simulate.execution import DAEMON
     from engine.simulate.experiment import Experiment
+    from engine.simulate.overheads import DAEMON
     from engine.simulate.report import parse_loads
 
     section = network.config.scheduler

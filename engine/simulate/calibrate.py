@@ -32,7 +32,7 @@ from engine.boxes.universal import spend
 from engine.core import Engine
 from engine.load import load_network
 from engine.simulate.costs import declared
-from engine.simulate.execution import Overheads
+from engine.simulate.overheads import Overheads
 from engine.simulate.samples import Samples
 from engine.simulate.sketch import Sketch
 from qos_monitor.histogram import LatencyRecorder

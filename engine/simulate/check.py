@@ -22,8 +22,8 @@ from engine.core import Engine
 from engine.simulate.arrivals import Trains
 from engine.simulate.calibrate import measure_costs, measure_overheads
 from engine.simulate.core import merge
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, Run, draw, knee_rates, run_one
+from engine.simulate.overheads import Overheads
 from engine.simulate.samples import Samples
 from qos_monitor.histogram import LatencyRecorder
 from storage.train import Train

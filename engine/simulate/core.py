@@ -34,8 +34,9 @@ from catalog.stats import Statistics
 from engine.shed.limits import dead_points
 from engine.short_way import short_plan
 from engine.simulate.arrivals import Trains
-from engine.simulate.execution import Effect, Execution, Overheads, Ran, Totals
+from engine.simulate.execution import Effect, Execution, Ran
 from engine.simulate.measure import Recorder
+from engine.simulate.overheads import Overheads, Totals
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain
 from scheduler.events import Enqueued, Finished, Outcome
 from scheduler.loop import SHORT_TUPLES, Claim, SchedulerLoop, Work

@@ -21,8 +21,8 @@ from catalog.stats import Statistics
 from engine.chooser import Chooser, Chosen
 from engine.simulate.arrivals import Trains, arrivals
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Overheads
 from engine.simulate.measure import Quality, summary
+from engine.simulate.overheads import Overheads
 from engine.simulate.pilot import Pilot
 from engine.simulate.what_if import WhatIf
 from scheduler.choice import AUTO

@@ -13,8 +13,8 @@ from catalog.config.units import format_duration, format_size
 from catalog.errors import AuroraError
 from catalog.readings import plain
 from engine.draw.strip import strip
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, Run, knee
+from engine.simulate.overheads import Overheads
 
 if TYPE_CHECKING:
     from engine.simulate.check import Comparison

@@ -23,8 +23,8 @@ from catalog.network import Network
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, poisson
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Overheads
 from engine.simulate.measure import summary
+from engine.simulate.overheads import Overheads
 from engine.simulate.storage import SimulatedTrain
 from scheduler.choice import Forecast, finalists
 from scheduler.policies import policies

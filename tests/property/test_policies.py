@@ -15,7 +15,8 @@ from catalog.network import Network
 from engine.core import Engine
 from engine.simulate.arrivals import arrivals
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Overheads, Ran
+from engine.simulate.execution import Ran
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import SCHEMA
 from scheduler.calendar_queue import CalendarQueue
 from scheduler.events import Clock, Measured

@@ -12,8 +12,8 @@ from engine.load import load_network
 from engine.simulate.contract import Contract, contract_json, contract_text, run_contracts
 from engine.simulate.core import Simulation
 from engine.simulate.costs import declared
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, capacity_rates
+from engine.simulate.overheads import Overheads
 from engine.simulate.watch import Watch
 from scheduler.policies import policies
 

@@ -12,9 +12,9 @@ from catalog.qos import QoS
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, arrivals
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import capacity_rates
 from engine.simulate.measure import Quality, summary
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from scheduler.policies import policies
 from scheduler.state import BatchRule, SchedulerSettings

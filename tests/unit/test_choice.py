@@ -9,7 +9,7 @@ from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
 from engine.chooser import FIRST_LOOKS, LONGEST_NS, Chooser, waiting_worth
-from engine.simulate.execution import Overheads
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from engine.simulate.what_if import Snapshot, Waiting, WhatIf, waiting_now
 from scheduler.choice import MARGIN, Forecast, candidates, finalists, first_choice, next_choice

@@ -16,9 +16,9 @@ from engine.cli import make_app
 from engine.simulate.arrivals import PROCESSES, READS_PER_S, TraceError, arrivals, read_trace
 from engine.simulate.core import Simulation
 from engine.simulate.costs import CostsError, declared, from_stats
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, capacity_rates, knee, run_experiment
 from engine.simulate.measure import Recorder
+from engine.simulate.overheads import Overheads
 from engine.simulate.report import as_json, parse_loads, text
 from engine.simulate.sketch import Sketch
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain, join

@@ -8,8 +8,8 @@ import pytest
 from catalog.stats import Statistics
 from engine.load import load_network
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import Experiment, knee_rates
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings

@@ -38,7 +38,8 @@ from catalog.qos import QoS
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, poisson
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Overheads, Ran
+from engine.simulate.execution import Ran
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from scheduler.loop import Claim
 from scheduler.policies import policies

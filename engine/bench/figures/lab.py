@@ -21,8 +21,8 @@ from engine.bench.figures.base import REAL
 from engine.simulate.arrivals import Trains
 from engine.simulate.core import Simulation
 from engine.simulate.costs import declared
-from engine.simulate.execution import Overheads
 from engine.simulate.measure import summary
+from engine.simulate.overheads import Overheads
 from scheduler.policies import Policy, policies
 from scheduler.state import SchedulerSettings
 

@@ -20,7 +20,7 @@ from engine.bench.figures.lab import Deliveries, Lab
 from engine.bench.figures.testbed import evenly
 from engine.simulate.arrivals import Trains
 from engine.simulate.costs import declared
-from engine.simulate.execution import Overheads
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule

@@ -24,7 +24,7 @@ from engine.bench.figures.base import Check, Figure, Measured, Panel, Verdict
 from engine.bench.figures.lab import Lab
 from engine.bench.figures.testbed import trees
 from engine.simulate.arrivals import Trains
-from engine.simulate.execution import Overheads
+from engine.simulate.overheads import Overheads
 from scheduler.plan import Plan
 from scheduler.policies import Policy
 from scheduler.policies.qos import key

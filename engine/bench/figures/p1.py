@@ -20,8 +20,8 @@ from catalog.stats import Statistics
 from engine.bench.figures.base import Check, Curve, Figure, Measured, Panel, Verdict
 from engine.bench.figures.lab import Lab
 from engine.simulate.arrivals import arrivals
-from engine.simulate.execution import Overheads
 from engine.simulate.experiment import capacity_rates
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule

@@ -18,7 +18,8 @@ from catalog.network import Network
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Times, Trains, poisson
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Overheads, Ran
+from engine.simulate.execution import Ran
+from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import Sketch
 from engine.simulate.storage import SimulatedTrain
 from scheduler.loop import Claim

@@ -1,0 +1,46 @@
+"""What the engine spends beside its boxes: given to a simulation, and counted by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """What the engine spends beside the boxes, in ns, and the threads that a tuple meets on its way.
+
+    All are measured by ``calibrate.py``. Those of the threads are 0 where a simulation is of a scheduler and its
+    workers alone, as the papers' are; ``DAEMON`` has them.
+    """
+
+    step_ns: float = 8_000.0  # a scheduling step: events, decision, dispatch
+    claim_ns: float = 8_000.0  # taking from or putting on a queue, each
+    plan_ns: float = 8_000.0  # a worker that takes up a plan and reports its end
+    call_ns: float = 1_500.0  # a box call, beside what the box measures of itself
+    wake_ns: float = 0.0  # waking a worker that sleeps, for whoever does
+    woken_ns: float = 0.0  # until that worker has begun
+    admit_ns: float = 0.0  # a read on its way in; 0: there is no I/O thread, and workers run every plan
+    short_ns: float = 0.0  # all that is beside the boxes for a read that goes the short way
+    cores: float = inf  # that the threads share
+
+
+DAEMON = Overheads(
+    step_ns=6_000.0, claim_ns=11_000.0, plan_ns=5_000.0, call_ns=1_000.0,
+    wake_ns=0.0, woken_ns=40_000.0, admit_ns=100_000.0, short_ns=24_000.0,
+)  # fmt: skip
+"""As measured on a machine of two cores; how many there are is for whoever runs it to say."""
+
+
+class Totals:
+    """Where the time went, as in figure 9 of P0."""
+
+    __slots__ = ("box_ns", "calls", "plans", "scheduler_ns", "storage_ns", "worker_ns")
+
+    def __init__(self) -> None:
+        self.box_ns = 0.0
+        self.scheduler_ns = 0.0
+        self.storage_ns = 0.0
+        self.worker_ns = 0.0
+        self.calls = 0
+        self.plans = 0
