@@ -15,6 +15,7 @@ Files that no kept manifest names are removed after the rename, never before.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,11 +23,13 @@ from typing import Any, NamedTuple
 import orjson
 
 from storage.checksum import crc32
-from storage.files import Bytes, File, Files, StorageError
+from storage.files import Bytes, File, Files, StorageError, numbers
 from storage.plants import planted
 
 KEPT = 2
 FOLDER = "checkpoint"
+_DIGITS = 10
+_OURS = re.compile(r"\d{10}(-\d+)?\.(json|part|tmp)")
 _FOOT = struct.Struct("<4sIQ")  # magic, CRC, bytes before it
 _MAGIC = b"AuC1"
 _WRITE_BYTES = 1024**2
@@ -73,23 +76,23 @@ class Checkpoints:
 
     def open(self) -> Found | None:
         """The newest whole checkpoint; None when there is none at all. Raises when there are some and all are bad."""
-        numbers = [int(n.removesuffix(".json")) for n in self._files.list(FOLDER) if n.endswith(".json")]
-        self._next = max([self._next, *(n + 1 for n in self._numbers())])
+        manifests = numbers(self._files.list(FOLDER), ".json")
+        self._next = max([self._next, *(int(name[:_DIGITS]) + 1 for name in self._ours())])
         best: Found | None = None
-        for number in sorted(numbers, reverse=True):
+        for number in reversed(manifests):
             try:
                 found = self._read(number, with_parts=best is None)
             except CheckpointError as error:
                 self.passed_over.append(error)
             else:
                 best = best or found
-        if best is None and numbers:
+        if best is None and manifests:
             raise self.passed_over[0]
         return best
 
-    def _numbers(self) -> list[int]:
-        """Of every file there is, bad ones too: a name is never used twice."""
-        return [int(n.split(".")[0].split("-")[0]) for n in self._files.list(FOLDER) if n[:1].isdigit()]
+    def _ours(self) -> list[str]:
+        """Every file of ours, bad ones too: a name is never used twice. What else lies there is left alone."""
+        return [name for name in self._files.list(FOLDER) if _OURS.fullmatch(name)]
 
     def _read(self, number: int, *, with_parts: bool) -> Found:
         manifest_name = f"{FOLDER}/{number:010d}.json"
@@ -203,7 +206,7 @@ class Checkpoints:
             del self._manifests[number]
         wanted = {f"{n:010d}.json" for n in self._manifests}
         wanted |= {p["file"].split("/")[-1] for m in self._manifests.values() for p in m["parts"].values()}
-        for name in self._files.list(FOLDER):
+        for name in self._ours():
             if name not in wanted:
                 self._remove(f"{FOLDER}/{name}")
 

@@ -10,14 +10,18 @@ Rules
   second call would succeed and mean nothing. So nobody calls it twice: whoever gets the error stops trusting the file.
 - A new or renamed file is there after a power cut only once its folder was synced as well (``sync_folder``).
 - Errors are the kernel's own (OSError); the layers above give them their meaning.
+- The root is held open and names are looked up from there: a folder that is renamed goes on being ours, and one that is
+  made anew under its name does not become it. A file that somebody has removed takes writes and syncs like any other,
+  and all of it is gone with its last descriptor: ``sync`` looks, and says so.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -30,7 +34,7 @@ _RANGE_WRITE = 2  # SYNC_FILE_RANGE_WRITE
 _SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)  # Linux has it, Python does not name it
 if _SYNC_FILE_RANGE is not None:
     _SYNC_FILE_RANGE.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class StorageError(AuroraError):
@@ -41,6 +45,12 @@ class StorageError(AuroraError):
         self.file = file
         self.offset = offset
         self.why = why
+
+
+def numbers(names: Iterable[str], suffix: str) -> list[int]:
+    """Of the files that are called by a number, ascending. What else lies there is somebody's, and is left alone."""
+    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 class Space(NamedTuple):
@@ -118,6 +128,8 @@ class RealFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+        if not os.fstat(self._fd).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "somebody has removed the file", self.name)
 
     def begin_sync(self, offset: int) -> None:
         if _SYNC_FILE_RANGE is not None:
@@ -159,7 +171,9 @@ def _after(parts: list[memoryview], written: int) -> list[memoryview]:
 class RealFiles:
     def __init__(self, root: str) -> None:
         self.root = root
+        self._fd = -1
         os.makedirs(root, exist_ok=True)
+        self._fd = os.open(root, _FOLDER_FLAGS)
 
     def create(self, name: str) -> File:
         return RealFile(self._make(name), name)
@@ -167,43 +181,58 @@ class RealFiles:
     def _make(self, name: str) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            return os.open(self.where(name), flags, 0o640)
+            return os.open(name, flags, 0o640, dir_fd=self._fd)
         except FileNotFoundError:
             folder = os.path.dirname(name)
-            os.makedirs(self.where(folder), exist_ok=True)
+            self._make_folder(folder)
             while folder:  # a folder is a name in the one above
                 folder = os.path.dirname(folder)
                 self.sync_folder(folder)
-            return os.open(self.where(name), flags, 0o640)
+            return os.open(name, flags, 0o640, dir_fd=self._fd)
+
+    def _make_folder(self, folder: str) -> None:
+        """And those above it. FileNotFoundError when the root is gone."""
+        parts = folder.split("/")
+        for n in range(len(parts)):
+            with suppress(FileExistsError):
+                os.mkdir("/".join(parts[: n + 1]), dir_fd=self._fd)
 
     def attach(self, name: str) -> File:
-        return RealFile(os.open(self.where(name), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC), name)
+        return RealFile(os.open(name, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, dir_fd=self._fd), name)
 
     def list(self, folder: str) -> list[str]:
         try:
-            return sorted(os.listdir(self.where(folder)))
+            fd = os.open(folder or ".", _FOLDER_FLAGS, dir_fd=self._fd)
         except FileNotFoundError:
             return []
+        try:
+            return sorted(os.listdir(fd))
+        finally:
+            os.close(fd)
 
     def rename(self, old: str, new: str) -> None:
-        os.rename(self.where(old), self.where(new))
+        os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def remove(self, name: str) -> None:
-        os.unlink(self.where(name))
+        os.unlink(name, dir_fd=self._fd)
 
     def sync_folder(self, folder: str) -> None:
-        fd = os.open(self.where(folder), _FOLDER_FLAGS)
+        fd = os.open(folder or ".", _FOLDER_FLAGS, dir_fd=self._fd)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def space(self) -> Space:
-        found = os.statvfs(self.root)
+        found = os.fstatvfs(self._fd)
         return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def where(self, name: str) -> str:
         return os.path.join(self.root, name) if name else self.root
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 class FolderLock:

@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from storage.checksum import crc32
-from storage.files import Bytes, File, Files, StorageError
+from storage.files import Bytes, File, Files, StorageError, numbers
 from storage.plants import planted
 
 MAGIC = b"AuL1"
@@ -106,8 +106,7 @@ class Log:
 
     def open(self, start: int = 0) -> None:
         """Check everything from ``start`` on (the beginning of a record), cut a torn tail. LogDamageError if not."""
-        names = [n for n in self._files.list(self._folder) if n.endswith(".log")]
-        self._bases = sorted(int(n.removesuffix(".log")) for n in names)
+        self._bases = numbers(self._files.list(self._folder), ".log")
         for base in self._bases:
             self._segments[base] = self._files.attach(self._name(base))
         if not self._bases:

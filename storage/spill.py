@@ -22,7 +22,7 @@ from typing import NamedTuple
 from catalog.schema import Schema
 from storage.checksum import crc32
 from storage.encode import EncodingError, TrainReader, encode_train
-from storage.files import Bytes, File, Files, StorageError
+from storage.files import Bytes, File, Files, StorageError, numbers
 from storage.queue import coalesce
 from storage.train import Train
 
@@ -77,14 +77,13 @@ class SpillFiles:
     def open(self, live: Sequence[Ref] = ()) -> None:
         """Take over the segments of these blocks, which a checkpoint refers to; remove what nobody knows."""
         wanted = {ref.segment for ref in live}
-        for name in self._files.list(self._folder):
-            number = int(name.removesuffix(".spill")) if name.endswith(".spill") else -1
-            self._next = max(self._next, number + 1)
+        for number in numbers(self._files.list(self._folder), ".spill"):
+            self._next = number + 1
             if number in wanted:
                 self._segments[number] = _Segment(self._files.attach(self._name(number)))
                 self.disk_bytes += self._segments[number].file.size
             else:
-                self._files.remove(f"{self._folder}/{name}")
+                self._files.remove(self._name(number))
         for ref in live:
             if ref.segment not in self._segments:
                 raise SpillDamageError(self._files.where(self._name(ref.segment)), ref.offset, "the file is missing")

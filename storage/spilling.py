@@ -362,28 +362,31 @@ class SpillingStorage(StorageManager):
                 self.readmit((arc,), train)
             for number in numbers:
                 holders.setdefault(number, []).append(arc)
-        for number, saved in enumerate(blocks):  # numbered in the order in which each arc has them
-            if number in holders:
-                self._restore_block(tuple(holders[number]), saved)
+        with self._lock:
+            made = {number: self._restored(tuple(on), blocks[number]) for number, on in holders.items()}
+            for arc, (_, numbers, _) in arcs.items():
+                # In the order of each arc: two that share a block may have others of their own before it.
+                for number in numbers:
+                    self._append_block(arc, made[number])
         self._wake()
 
-    def _restore_block(self, arcs: tuple[int, ...], saved: SavedBlock) -> None:
+    def _restored(self, arcs: tuple[int, ...], saved: SavedBlock) -> Block:
         block = Block(arcs)
         block.is_open = False
         block.ref, block.nbytes, block.tuples = saved.ref, saved.nbytes, saved.tuples
-        with self._lock:
-            if saved.ref is None:
-                block.trains = list(saved.trains)
-                self.used_bytes += block.nbytes
-                self._to_write.append(block)
-            else:
-                block.trains = None
-            for arc in arcs:
-                self.cut_arcs += not self._blocks[arc]
-                self._blocks[arc].append(block)
-                self.spilled_tuples[arc] += block.tuples
-                self.spilled_bytes[arc] += block.nbytes
-                self._hungry[arc] = None
+        block.trains = None
+        if saved.ref is None:
+            block.trains = list(saved.trains)
+            self.used_bytes += block.nbytes
+            self._to_write.append(block)
+        return block
+
+    def _append_block(self, arc: int, block: Block) -> None:
+        self.cut_arcs += not self._blocks[arc]
+        self._blocks[arc].append(block)
+        self.spilled_tuples[arc] += block.tuples
+        self.spilled_bytes[arc] += block.nbytes
+        self._hungry[arc] = None
 
     def live_refs(self) -> Iterable[Ref]:
         return [b.ref for blocks in self._blocks for b in blocks if b.ref is not None]

@@ -16,7 +16,8 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Condition, Event, Lock, Thread
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Protocol
@@ -148,10 +149,19 @@ class Keeper:
         if self._is_real:
             self._lock = FolderLock(self.root)
         try:
-            self._open()
+            with self._told_as_storage():
+                self._open()
         except StorageError:
             self.close()
             raise
+
+    @contextmanager
+    def _told_as_storage(self) -> Iterator[None]:
+        """What the kernel refuses of a start is an error of the folder, to be told as one."""
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(error.filename or self.root, 0, f"a start cannot be: {error.strerror}") from error
 
     def _open(self) -> None:
         found = self.checkpoints.open()
@@ -208,7 +218,8 @@ class Keeper:
         begun = monotonic()
         if self._threads:
             self._commits.start()
-        tuples = self._recovery.replay(self._engine, self._admit_replayed, on_progress)
+        with self._told_as_storage():
+            tuples = self._recovery.replay(self._engine, self._admit_replayed, on_progress)
         self._recovery.settle(self._engine, self._commit_now, on_progress)
         self._recovery.finish()
         self._commit_now()

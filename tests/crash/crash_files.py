@@ -116,15 +116,22 @@ class CrashFiles:
         self.capacity_bytes = capacity_bytes
         self.deeds: list[str] = []
         self.crash_before: int | None = None
+        self.is_off = False
         self.fail_syncs: set[int] = set()
         self.lost: list[str] = []  # files of which a sync has failed
 
     def deed(self, what: str) -> int:
         number = len(self.deeds)
         if self.crash_before is not None and number >= self.crash_before:
+            self.is_off = True
             raise PowerCut(what)
         self.deeds.append(what)
         return number
+
+    def look(self, *_: object) -> None:
+        """For a thread that waits for another: that one may be what the power cut has ended."""
+        if self.is_off:
+            raise PowerCut("in another thread")
 
     def crash(self, rng: Random) -> CrashFiles:
         """The disk that the next start finds."""

@@ -147,9 +147,54 @@ def test_two_checkpoints_without_a_record_between_them_are_two() -> None:
     world.finish()
 
 
+SPILLING = NETWORK.replace("time: ts,", "time: ts, overload: spill,")
+
+
+@pytest.mark.parametrize("seed", range(PART, max(3, SEEDS // 10), PARTS))
+def test_power_cuts_while_queues_are_on_disk(seed: int) -> None:
+    """Outputs are blocked and freed, so that most of what waits is on disk; the spill thread's own deeds count too."""
+    rng = Random(seed)
+    world = World(seed=seed, batch=100, network=SPILLING, memory_bytes=20_000, **sizes(seed))
+    while world.acknowledged < 60:
+        world.files.crash_before = len(world.files.deeds) + rng.randint(5, 120)
+        try:
+            if world.life is None:
+                world.start()
+            run_blocked(world, min(60, world.sent + rng.randint(5, 25)), rng)
+            world.kill()
+        except PowerCut:
+            world.cut()
+    world.files.crash_before = None
+    if world.life is None:
+        world.start()
+    world.finish()
+
+
+def run_blocked(world: World, batches: int, rng: Random) -> None:
+    assert world.life is not None
+    blocked: set[int] = set()
+    while world.acknowledged < batches:
+        assert world.life.engine.loop.failure is None
+        deed = rng.random()
+        if deed < 0.15:
+            output = rng.randrange(OUTPUTS)
+            world.life.engine.post(OutputFreed(output) if output in blocked else OutputBlocked(output))
+            blocked ^= {output}
+        elif deed < 0.6 and world.sent < batches:
+            world.publish()
+        elif deed < 0.85:
+            world.commit()
+        elif deed < 0.95:
+            world.checkpoint()
+        else:
+            world.read()
+    for output in blocked:
+        world.life.engine.post(OutputFreed(output))
+
+
 def test_queues_on_disk_survive_in_their_order() -> None:
     """Nothing is taken while ten times the memory comes in; a checkpoint, a kill, and all of it comes out."""
-    world = World(batch=200, network=NETWORK.replace("time: ts,", "time: ts, overload: spill,"), memory_bytes=20_000)
+    world = World(batch=200, network=SPILLING, memory_bytes=20_000)
     world.start()
     for life in range(3):
         assert world.life is not None

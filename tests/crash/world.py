@@ -99,6 +99,7 @@ class Life:
         piece_bytes: int = PIECE_BYTES,
         **options: Any,
     ) -> None:
+        self.files = files
         self.network = read_network(network, box_kinds())
         self.now_ns = BEGIN_NS
         self.outcomes: list[Outcome] = []
@@ -126,7 +127,7 @@ class Life:
         self.engine.start()
         self.is_started = True
         LIVES.append(self)
-        self.keeper.replay()
+        self.keeper.replay(self.files.look)
         self.keeper.start()
 
     def end(self) -> None:
@@ -257,7 +258,12 @@ class World:
         assert self.life is not None
         keeper, engine = self.life.keeper, self.life.engine
         for _ in range(1_000):
-            assert engine.drain(20)
+            for _ in range(100):
+                self.files.look()
+                if engine.drain(0.2):
+                    break
+            else:
+                raise AssertionError("the engine does not come to rest")
             if keeper.committer.is_idle or keeper.committer.refusal:
                 return
             self.commit()

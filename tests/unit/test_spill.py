@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
+from storage.manager import SavedBlock
 from storage.queue import ALL
 from storage.spill import Ref, SpillDamageError, SpillFiles
 from storage.spilling import SpillingStorage
@@ -153,6 +154,37 @@ def test_a_train_on_many_arcs_is_written_once(seed: int) -> None:
     h.drain()
     assert h.got == [list(range(h.sent[0]))] * 4
     assert h.storage.used_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_restart_gives_every_arc_its_blocks_in_its_own_order(seed: int) -> None:
+    """Two arcs that share a block may have others before it, each its own, whatever order they are numbered in."""
+    rng = Random(seed)
+    h = Harness(arcs=3, budget=6_000)
+    expected: list[list[int]] = [[], [], []]
+    for start in range(0, 3_000, 50):
+        arcs = sorted(rng.sample(range(3), rng.randint(1, 3)))
+        h.storage.enqueue(arcs, train_of(start, 50))
+        for arc in arcs:
+            expected[arc] += range(start, start + 50)
+        if rng.random() < 0.5:
+            h.storage.step()
+        if rng.random() < 0.3:
+            h.take(rng.randrange(3), rng.randint(1, 100))
+    contents = h.storage.contents()
+    blocks = list({id(b): b for content in contents for b in content.blocks}.values())
+    numbers = {id(b): n for n, b in enumerate(blocks)}
+    assert any(len(b.arcs) > 1 for b in blocks)
+    again = Harness(arcs=3, budget=6_000, files=h.files)
+    again.spill.open([b.ref for b in blocks if b.ref is not None])
+    again.storage.readmit = again.storage.enqueue  # type: ignore[assignment]
+    again.storage.restore(
+        {a: (c.trains, [numbers[id(b)] for b in c.blocks], c.counts) for a, c in enumerate(contents)},
+        [SavedBlock(b.ref, b.trains or [], b.nbytes, b.tuples) for b in blocks],
+    )
+    again.drain()
+    for arc in range(3):
+        assert h.got[arc] + again.got[arc] == expected[arc]
 
 
 def test_what_the_scheduler_ranks_last_goes_to_disk_first() -> None:
