@@ -45,6 +45,9 @@ log = logging.getLogger("aurorad.durable")
 CHECKPOINT_LOG_BYTES = 256 * 1024**2
 """A checkpoint is due before its time when the log has grown by so much: replay must not take long either."""
 
+AGAIN_SECONDS = 1.0
+"""After one that could not be made: on a full disk every group asks for one, and each copies all of the state."""
+
 PACE_SECONDS = 0.004
 """About as long as the disk needs for a piece: so a checkpoint takes half of it."""
 
@@ -133,6 +136,7 @@ class Keeper:
         self._recovery: Recovery | None = None
         self.recovered = Recovered(0, 0, 0, 0, 0, 0.0)
         self.checkpoint_failures = 0
+        self._trouble = ""  # why there was none the last time
         self.checkpoint_pause_s = 0.0  # how long the last cut held the scheduler
         self.checkpoint_position = 0
 
@@ -222,6 +226,8 @@ class Keeper:
             tuples = self._recovery.replay(self._engine, self._admit_replayed, on_progress)
         self._recovery.settle(self._engine, self._commit_now, on_progress)
         self._recovery.finish()
+        for outbox in self.outboxes:
+            outbox.held = set(outbox.names)
         self._commit_now()
         self.recovered = Recovered(
             self._number, tuples, self._recovery.log_bytes, self.log.torn_bytes, len(self.checkpoints.passed_over),
@@ -312,12 +318,21 @@ class Keeper:
         outbox = self.outboxes[output]
         if not outbox.is_kept:
             self._wanted.set()  # what was emitted before its first name is not in the log: let no replay begin there
-        is_known = name in outbox.names
         start = outbox.subscribe(name, after)
         note = {"o": outbox.output.name, "name": name, "q": outbox.names[name]}
-        # A name that holds its place already may read on, also from a log that has failed.
-        answer = (lambda why: then("")) if is_known and then is not None else then
-        self.committer.submit(Note(NAMED, note, then=answer))
+        if name in outbox.held:  # it may read on, also when the disk is full or the log has failed
+            self.committer.submit(Note(NAMED, note))
+            if then is not None:
+                then("")
+            return start
+
+        def kept(why: str) -> None:
+            if not why:
+                outbox.held.add(name)
+            if then is not None:
+                then(why)
+
+        self.committer.submit(Note(NAMED, note, then=kept))
         return start
 
     def acknowledge(self, output: int, name: str, number: int) -> None:
@@ -348,8 +363,11 @@ class Keeper:
                 self._checkpoint()
             except (OSError, CutError, TimeoutError) as error:
                 self.checkpoint_failures += 1
-                log.warning("no checkpoint this time: %s", error)
+                if str(error) != self._trouble:  # once, not for every time that it is tried again
+                    log.warning("no checkpoint this time: %s", error)
+                self._trouble = str(error)
                 return False
+            self._trouble = ""
             return True
 
     def _checkpoint(self) -> None:
@@ -410,7 +428,8 @@ class Keeper:
             due = monotonic() - last >= self._checkpoint_s
             if self._ended.is_set() or not grown or not (asked or due or grown >= CHECKPOINT_LOG_BYTES):
                 continue
-            self.checkpoint()
+            if not self.checkpoint():
+                self._ended.wait(AGAIN_SECONDS)
             last = monotonic()
 
     # -- an end -------------------------------------------------------------------------------------------------------

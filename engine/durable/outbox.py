@@ -53,6 +53,7 @@ class Outbox:
         self.readable = 0  # the highest number that is on disk
         self.names: dict[str, int] = {}  # the highest number that each has acknowledged
         self.noted: dict[str, int] = {}  # what the log or a checkpoint knows of that
+        self.held: set[str] = set()  # the names that are on disk: who comes again under one need not wait for a sync
         self.sent: dict[str, int] = {}  # the highest number that each may have seen
         self.index: list[tuple[int, int]] = []  # (first number, position in the log), some of them, ascending
         self.repeats: list[tuple[int, int]] = []  # first and last number of what may be repeats
@@ -103,6 +104,7 @@ class Outbox:
         with self.lock:
             self.names.pop(name, None)
             self.noted.pop(name, None)
+            self.held.discard(name)
 
     def news(self) -> dict[str, int]:
         """What was acknowledged since the last time."""

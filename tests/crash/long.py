@@ -5,6 +5,7 @@
     python -m tests.crash.long seeds --part 3/8       an eighth of it, for a machine that others use too
 
 - ``seeds``: 2,000 lives on the disk that forgets, ended at random
+- ``spilled``: 500 more in which most of what waits is on disk
 - ``points``: a script of 1,000 tuples, with the power cut before every single deed of it
 - ``machines``: 1,000 random programs of the state machine
 - ``kills``: the real daemon under load, killed 200 times
@@ -29,6 +30,7 @@ from tests.crash.driver import Driver
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seeds": (["tests/crash/test_world.py", "-k", "random"], {"AURORAD_CRASH_SEEDS": "2000"}),
+    "spilled": (["tests/crash/test_world.py", "-k", "while_queues"], {"AURORAD_CRASH_SEEDS": "5000"}),
     "points": (["tests/crash/test_world.py", "-k", "before_this_deed"], {"AURORAD_CRASH_POINTS": "1000000"}),
     "machines": (["tests/property/test_storage_machine.py"], {"AURORAD_MACHINES": "1000"}),
 }

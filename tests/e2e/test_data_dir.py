@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from aurorad_client import Reader, Sender
+from aurorad_client import ClientError, Reader, Sender
 
 from engine.daemon import Daemon
 from engine.durable import recovery
@@ -106,6 +107,64 @@ def test_a_folder_that_cannot_be_written_is_refused_with_the_reason(tmp_path: Pa
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="the data_dir cannot be used"):
         make(tmp_path / "file").start()
+
+
+def test_a_folder_that_vanishes_under_a_running_daemon_acknowledges_nothing_more(tmp_path: Path) -> None:
+    """The kernel would take every write and sync of files that nobody will ever see again."""
+    daemon = make(tmp_path / "data")
+    daemon.start()
+    sender = Sender("127.0.0.1", daemon.server.address("stream t")[1], "x", epoch=1, timeout_s=0.5)
+    try:
+        sender.send(ROWS)
+        sender.flush()
+        shutil.rmtree(tmp_path / "data")
+        sender.send(ROWS)
+        with pytest.raises(ClientError, match="somebody has removed the file"):
+            sender.flush()
+        assert sender.acknowledged == 1
+        assert daemon.keeper is not None
+        assert not daemon.keeper.checkpoint()
+    finally:
+        daemon.stop(5.0)
+    assert not (tmp_path / "data").exists(), "nor is it made anew"
+
+
+def test_a_folder_that_is_renamed_under_a_running_daemon_goes_on_under_its_new_name(tmp_path: Path) -> None:
+    daemon = make(tmp_path / "data")
+    daemon.start()
+    assert daemon.keeper is not None
+    daemon.keeper.log.segment_bytes = 1_000
+    with Sender("127.0.0.1", daemon.server.address("stream t")[1], "x", epoch=1) as sender:
+        for n, row in enumerate(ROWS):
+            sender.send([row])
+            if n == 50:
+                sender.flush()
+                (tmp_path / "data").rename(tmp_path / "moved")
+    daemon.failed = True
+    daemon.stop(5.0)
+    assert not (tmp_path / "data").exists()
+    assert recovered(tmp_path / "moved") == (100, 100)
+
+
+def test_what_else_lies_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data, crash=True)
+    strangers = [data / "log/copy.log", data / "spill/x.spill", data / "checkpoint/1 (copy).json", data / "notes"]
+    for stranger in strangers:
+        stranger.parent.mkdir(exist_ok=True)
+        stranger.write_text("mine")
+    assert recovered(data) == (100, 100)
+    assert recovered(data) == (0, 100)
+    assert all(s.read_text() == "mine" for s in strangers)
+
+
+def test_what_the_kernel_refuses_of_a_start_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "data/log/00000000000000000000.log").mkdir(parents=True)
+    with pytest.raises(StorageError, match="a start cannot be: Is a directory"):
+        make(tmp_path / "data").start()
+    shutil.rmtree(tmp_path / "data")
+    fill(tmp_path / "data", crash=True)
+    assert recovered(tmp_path / "data") == (100, 100), "the folder was let go of"
 
 
 def test_sigterm_at_any_moment_of_a_start_ends_it_and_loses_nothing(tmp_path: Path) -> None:

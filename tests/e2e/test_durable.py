@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from aurorad_client import Reader, Sender
 
 from engine.daemon import Daemon
+from engine.durable.records import OUTPUT
 from engine.load import load_network
 from storage.files import RealFiles, StorageError
 from storage.log import Log, LogDamageError
@@ -181,6 +183,61 @@ def test_a_full_disk_refuses_with_a_reason_delivers_on_and_recovers_by_itself(sm
         assert [r["n"] for r in got] == [10] * 299
         assert daemon.readings().streams[0].rejected["refused"] > 0
         sender.close()
+        reader.close()
+
+
+def forget_outputs(data: Path) -> None:
+    """As if the daemon had been killed when its inputs were on disk and nothing of what came of them was."""
+    old = Log(RealFiles(str(data)))
+    old.open()
+    new = Log(RealFiles(str(data)), "fresh")
+    new.open()
+    for record in old.records(0):
+        if record.kind != OUTPUT:
+            new.append(record.kind, [record.payload])
+    new.commit()
+    old.close()
+    new.close()
+    shutil.rmtree(data / "log")
+    (data / "fresh").rename(data / "log")
+
+
+def fill(place: Path) -> Path:
+    ballast = place / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(2**12))
+    return ballast
+
+
+def test_a_disk_that_is_full_during_recovery_delays_what_comes_of_it_and_loses_nothing(small_disk: Path) -> None:
+    data = small_disk / "data"
+    with daemon_on(data, crash=True) as daemon:
+        source, sink = ports(daemon)
+        Reader("127.0.0.1", sink, "r", after=0).close()
+        with Sender("127.0.0.1", source, "x", epoch=1) as sender:
+            for start in range(0, 1_000, 100):
+                sender.send(rows(start, start + 100))
+    forget_outputs(data)
+    ballast = fill(small_disk)
+    with daemon_on(data) as daemon:
+        source, sink = ports(daemon)
+        assert daemon.keeper is not None
+        assert daemon.keeper.recovered.tuples == 1_000
+        assert daemon.keeper.committer.refusal.startswith("the disk is full")
+        reader = Reader("127.0.0.1", sink, "r", after=0, idle_s=0.3)
+        got = [r for batch in reader for r in batch.rows]
+        assert len(got) < 99, "nothing is delivered that a crash could undo; a few fit into the file's last page"
+        with Sender("127.0.0.1", source, "x", epoch=1) as sender:
+            assert sender.resumed_at == 10
+            sender.send(rows(1_000, 1_010))
+            sender._work(until=0)
+            ballast.unlink()
+            sender.flush()
+        for batch in reader:
+            assert not batch.is_repeat
+            got += batch.rows
+        assert [(r["n"], r["s"]) for r in got] == [(10, sum(range(n, n + 10))) for n in range(0, 1_000, 10)]
         reader.close()
 
 
