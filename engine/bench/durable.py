@@ -26,6 +26,7 @@ from engine.bench import workload
 from engine.bench.harness import BenchError, Options, child, interleave
 from engine.bench.report import Result
 from engine.daemon import Daemon
+from engine.durable.committer import GROUP_AT_MOST_BYTES
 from engine.load import load_network
 from engine.tuning import tune_process
 from storage.checkpoint import KEPT
@@ -188,7 +189,10 @@ def fed_log(options: Options, folder: Path) -> Result:
             daemon.engine.drain(60)
             return rate
 
-        rates = interleave({"disk": lambda: sequential(folder, 64 * MIB), "fed": fed}, options.rounds)
+        # The disk is given as much, in pieces as large as the groups of a log that cannot keep up.
+        size = count * trains[0].nbytes // GROUP_AT_MOST_BYTES * GROUP_AT_MOST_BYTES
+        disk = lambda: sequential(folder, size, GROUP_AT_MOST_BYTES)  # noqa: E731
+        rates = interleave({"disk": disk, "fed": fed}, options.rounds)
     case = f"log=on,fed,train={BATCH_TUPLES},baseline=disk"
     return Result("durable", case, "bytes_per_s", max(rates["fed"]), max(rates["disk"]), at_least=LOG_OVER_DISK)
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from aurorad_client import Reader, Sender
 
@@ -20,7 +18,7 @@ from engine.load import load_network
 from storage.files import RealFiles, StorageError
 from storage.log import Log, LogDamageError
 from tests.crash.driver import Driver
-from tests.e2e.daemon import connect, free_ports, running, wait_for
+from tests.e2e.daemon import wait_for
 
 CYCLES = int(os.environ.get("AURORAD_KILLS", "2"))
 
@@ -239,46 +237,3 @@ def test_a_disk_that_is_full_during_recovery_delays_what_comes_of_it_and_loses_n
             got += batch.rows
         assert [(r["n"], r["s"]) for r in got] == [(10, sum(range(n, n + 10))) for n in range(0, 1_000, 10)]
         reader.close()
-
-
-def test_spilling_keeps_memory_at_the_budget_while_a_reader_is_dead(tmp_path: Path) -> None:
-    """Ten times the budget comes in while nothing goes out; then all of it does, in order, and nothing is lost."""
-    http, source, sink = free_ports(3)
-    text = f"""
-engine: {{memory: 8MiB, workers: 1}}
-streams:
-  t:
-    schema: {{n: bigint, b: bigint, c: double}}
-    overload: spill
-    source: {{tcp: 127.0.0.1:{source}, format: arrow}}
-boxes:
-  all: {{filter: t, where: "n >= 0"}}
-outputs:
-  o: {{from: all, sink: {{tcp: 127.0.0.1:{sink}, format: arrow, buffer: 1MiB, when_slow: block}}}}
-"""
-    train, trains, budget = 20_000, 180, 8 * 2**20
-    with running(tmp_path, text, http) as daemon, connect(sink) as reader:
-        wait_for(lambda: daemon.output("o")["subscribers"], "the reader is there")
-        idle = peak = daemon.rss_bytes()
-        schema = pa.schema({"n": pa.int64(), "b": pa.int64(), "c": pa.float64()})
-        with connect(source) as s, pa.ipc.new_stream(s.makefile("wb"), schema) as writer:
-            for start in range(0, train * trains, train):
-                n = np.arange(start, start + train)
-                writer.write_batch(pa.record_batch([n, n, n * 0.5], schema=schema))
-                peak = max(peak, daemon.rss_bytes())
-        wait_for(lambda: daemon.stream("t")["admitted"] == train * trains, "all of it is in")
-        assert daemon.stats()["engine"]["spill_bytes"] > 5 * budget
-        assert sum(a["spilled_tuples"] for a in daemon.stats()["arcs"]) > 0
-        peak = max(peak, daemon.rss_bytes())
-        expected = 0
-        with pa.ipc.open_stream(reader.makefile("rb")) as stream:
-            for batch in stream:
-                n = batch.column(0).to_numpy()
-                assert n[0] == expected and (np.diff(n) == 1).all()
-                expected += len(n)
-                peak = max(peak, daemon.rss_bytes())
-                if expected == train * trains:
-                    break
-        assert peak - idle <= 1.25 * budget + 100 * 2**20, f"{peak / 2**20:.0f} MiB, {idle / 2**20:.0f} idle"
-        # Beyond the budget: what the connection had on its way when reading stopped.
-        assert daemon.stats()["engine"]["memory_peak"] <= 1.25 * budget + 4 * 24 * train
