@@ -108,7 +108,7 @@ class SourceConnection(asyncio.BufferedProtocol):
     def _taken(self, nbytes: int) -> bytes:
         """What was read: the buffer itself where it is ours and mostly full, so that little of it lies idle."""
         buffer, self._buffer = self._buffer, _NO_BUFFER
-        views = self._decoder.takes_views and self._first is None and self._session is None
+        views = self._decoder.takes_views and self._first is None
         if views and self._server.decode_beside_bytes <= nbytes >= len(buffer) // 2:
             return cast(bytes, buffer[:nbytes])
         return bytes(buffer[:nbytes])

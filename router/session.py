@@ -31,6 +31,7 @@ nonce that it made up. ``"repeat": true`` in a batch says that its tuples may ha
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ import orjson
 
 HELLO = b'{"_hello"'
 LINE_BYTES = 4 * 1024
+SMALL_READ_BYTES = 16 * 1024
+SHORT_LINE_BYTES = 128  # as most are: a batch follows, of which nothing more need be looked at
 NAME_BYTES = 256
 MAX_SEQUENCE = 2**62
 
@@ -85,24 +88,40 @@ def line(**content: Any) -> bytes:
 
 
 class _Lines:
-    """Bytes, as they come, to lines and blocks, as they are asked for."""
+    """Bytes, as they come, to lines and blocks, as they are asked for.
+
+    A block is copied once, also where it came in one read: behind a line it begins anywhere, and columns want to begin
+    at a multiple of eight.
+    """
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._reads: deque[bytes | bytearray] = deque()
+        self._at = 0  # in the first of them
+        self._size = 0  # that are left
 
     def add(self, data: bytes) -> None:
-        self._buffer += data
+        self._size += len(data)
+        if len(data) >= SMALL_READ_BYTES:
+            self._reads.append(data)
+        elif data:  # together: somebody may send a block one byte at a time
+            if self._reads and isinstance(self._reads[-1], bytearray) and len(self._reads[-1]) < 4 * SMALL_READ_BYTES:
+                self._reads[-1].extend(data)
+            else:
+                self._reads.append(bytearray(data))
 
     def next_line(self) -> dict[str, Any] | None:
-        end = self._buffer.find(b"\n")
-        if end < 0 and len(self._buffer) <= LINE_BYTES:
+        text = self._look(SHORT_LINE_BYTES)
+        end = text.find(b"\n")
+        if end < 0 and self._size > SHORT_LINE_BYTES:
+            text = self._look(LINE_BYTES + 1)
+            end = text.find(b"\n")
+        if end < 0:
+            if len(text) > LINE_BYTES:
+                raise SessionError(f"a line of the protocol has at most {LINE_BYTES:,} bytes")
             return None
-        if end < 0 or end > LINE_BYTES:
-            raise SessionError(f"a line of the protocol has at most {LINE_BYTES:,} bytes")
-        text = bytes(self._buffer[:end])
-        del self._buffer[: end + 1]
+        self._skip(end + 1)
         try:
-            found = orjson.loads(text)
+            found = orjson.loads(text[:end])
         except orjson.JSONDecodeError as error:
             raise SessionError(f"a line of the protocol is a JSON object: {error}") from error
         if not isinstance(found, dict):
@@ -110,11 +129,29 @@ class _Lines:
         return found
 
     def next_block(self, size: int) -> bytes | None:
-        if len(self._buffer) < size:
+        if self._size < size:
             return None
-        block = bytes(self._buffer[:size])
-        del self._buffer[:size]
+        block = self._look(size)
+        self._skip(size)
         return block
+
+    def _look(self, size: int) -> bytes:
+        """A copy of the next bytes, at most so many."""
+        parts: list[memoryview] = []
+        at = self._at
+        for read in self._reads:
+            if size <= 0:
+                break
+            parts.append(memoryview(read)[at : at + size])
+            size -= len(parts[-1])
+            at = 0
+        return b"".join(parts)
+
+    def _skip(self, size: int) -> None:
+        self._size -= size
+        self._at += size
+        while self._reads and self._at >= len(self._reads[0]):
+            self._at -= len(self._reads.popleft())
 
 
 class SourceFramer:
