@@ -108,11 +108,13 @@ class Files(Protocol):
 
 
 class RealFile:
-    __slots__ = ("_fd", "_size", "name")
+    __slots__ = ("_fd", "_has_links", "_size", "name")
 
     def __init__(self, fd: int, name: str) -> None:
         self._fd = fd
-        self._size = os.fstat(fd).st_size
+        found = os.fstat(fd)
+        self._size = found.st_size
+        self._has_links = found.st_nlink > 0  # not every file system counts them
         self.name = name
 
     @property
@@ -128,7 +130,7 @@ class RealFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
-        if not os.fstat(self._fd).st_nlink:
+        if self._has_links and not os.fstat(self._fd).st_nlink:
             raise FileNotFoundError(errno.ENOENT, "somebody has removed the file", self.name)
 
     def begin_sync(self, offset: int) -> None:
