@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,14 @@ outputs:
   totals: {{from: sums, sink: {{tcp: 127.0.0.1:{totals}, timestamps: ns}}}}
   joined: {{from: pairs, sink: {{tcp: 127.0.0.1:{joined}, timestamps: ns}}}}
 """
+SPILLING = (
+    NETWORK.replace("checkpoint: 300ms", "checkpoint: 150ms, memory: 256KiB")
+    .replace("    time: ts\n", "    time: ts\n    overload: spill\n")
+    .replace("outputs:\n", '  wide: {{map: odd, select: {{v: v, w: "lpad(k, 4000)"}}}}\noutputs:\n')
+    + "  held: {{from: wide, sink: {{tcp: 127.0.0.1:{held}, when_slow: block, buffer: 16KiB}}}}\n"
+)
+"""As above, and an output whose reader holds its boxes up, so that what comes waits on disk before them."""
+
 START_SECONDS = 60.0
 FLUSH = {"ts": BEGIN_NS + 10**8 * SECOND, "k": "z", "v": 0}
 """Moves event time past every window, falls out of the sums and has no partner."""
@@ -91,19 +101,53 @@ class Collector(threading.Thread):
                 self.error = error
 
 
+class Holder(threading.Thread):
+    """A plain reader that reads nothing until it is told to, and comes again when the daemon does."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(name="holder", daemon=True)
+        self._port = port
+        self.may_read = threading.Event()
+
+    def run(self) -> None:
+        while True:
+            with suppress(OSError), socket.socket() as s:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                s.connect(("127.0.0.1", self._port))
+                while not self.may_read.wait(0.02):
+                    if s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO) & 0xFF != _ESTABLISHED:  # the state
+                        break
+                while self.may_read.is_set() and s.recv(2**16):
+                    pass
+            time.sleep(0.02)
+
+
+_ESTABLISHED = 1
+
+
 class Driver:
     def __init__(
-        self, folder: Path, *, seed: int = 0, batch: int = 20, environment: dict[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        seed: int = 0,
+        batch: int = 20,
+        environment: dict[str, str] | None = None,
+        spilling: bool = False,
     ) -> None:
         self.folder = folder
         self.rng = random.Random(seed)
         self.batch = batch
         self.environment = environment or {}
-        http, source, totals, joined = free_ports(4)
+        http, source, totals, joined, held = free_ports(5)
         self.source, self.totals, self.joined = source, totals, joined
+        self.holder = Holder(held) if spilling else None
+        self.spilled_bytes = 0  # the most that was on disk when it was killed
         self.file = folder / "network.yaml"
         self.file.write_text(
-            NETWORK.format(data=folder / "data", http=http, source=source, totals=totals, joined=joined)
+            (SPILLING if spilling else NETWORK).format(
+                data=folder / "data", http=http, source=source, totals=totals, joined=joined, held=held
+            )
         )
         self.log = folder / "log.json"
         self.process: subprocess.Popen[bytes] | None = None
@@ -127,6 +171,8 @@ class Driver:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        found = sum(f.stat().st_size for f in (self.folder / "data/spill").glob("*.spill"))
+        self.spilled_bytes = max(self.spilled_bytes, found)
 
     # -- the load -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +231,7 @@ class Driver:
             Collector(self.joined, lambda r: (r["ts"], r["k"], r["a"], r["b"])),
         ]
         publisher = threading.Thread(target=self.publish, args=(collectors,), name="publisher", daemon=True)
-        for thread in (*collectors, publisher):
+        for thread in (*collectors, publisher, *([self.holder] if self.holder is not None else [])):
             thread.start()
         return collectors, publisher
 
@@ -193,6 +239,8 @@ class Driver:
         before = self.acknowledged
         self._wait_until(lambda: self.acknowledged > before)
         self._stop.set()
+        if self.holder is not None:
+            self.holder.may_read.set()
         publisher.join(START_SECONDS)
         assert self._error is None, self._error
         return self._verdict(collectors, time.monotonic() - begun)
@@ -217,6 +265,7 @@ class Driver:
             "starts": self.starts, "acknowledged_tuples": len(numbers), "results": sum(e.total() for e in expected),
             "lost": lost, "repeats_unflagged": extra, "repeats_flagged": sum(c.repeats for c in collectors),
             "numbers_missing": sum(c.missing for c in collectors), "exit": code, "seconds": round(seconds, 1),
+            "spilled_bytes": self.spilled_bytes,
         }  # fmt: skip
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:

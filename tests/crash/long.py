@@ -9,6 +9,7 @@
 - ``points``: a script of 1,000 tuples, with the power cut before every single deed of it
 - ``machines``: 1,000 random programs of the state machine
 - ``kills``: the real daemon under load, killed 200 times
+- ``held``: killed 40 times while a reader holds it up and queues are on disk
 - ``deeds``: the real daemon, killed before each of its first 60 deeds
 """
 
@@ -34,7 +35,7 @@ RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
     "points": (["tests/crash/test_world.py", "-k", "before_this_deed"], {"AURORAD_CRASH_POINTS": "1000000"}),
     "machines": (["tests/property/test_storage_machine.py"], {"AURORAD_MACHINES": "1000"}),
 }
-KILLS, DEEDS = 200, 60
+KILLS, HELD, DEEDS = 200, 40, 60
 
 
 def suite(name: str, part: int, parts: int) -> dict[str, object]:
@@ -63,6 +64,12 @@ def kills(part: int, parts: int) -> dict[str, object]:
     return {"run": "kills", "part": f"{part}/{parts}", "passed": _holds(verdict), **verdict}
 
 
+def held(part: int, parts: int) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as folder:
+        verdict = Driver(Path(folder), seed=part, batch=1_000, spilling=True).run(HELD // parts, longest_s=0.6)
+    return {"run": "held", "part": f"{part}/{parts}", "passed": _holds(verdict) and verdict["spilled_bytes"], **verdict}
+
+
 def deeds(part: int, parts: int) -> dict[str, object]:
     begun = time.monotonic()
     failed: list[dict[str, object]] = []
@@ -87,13 +94,13 @@ def _holds(verdict: dict[str, object]) -> bool:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("runs", nargs="*", choices=[[], *RUNS, "kills", "deeds"])
+    arguments.add_argument("runs", nargs="*", choices=[[], *RUNS, "kills", "held", "deeds"])
     arguments.add_argument("--part", default="0/1")
     chosen = arguments.parse_args()
     part, parts = map(int, chosen.part.split("/"))
     results = []
-    for name in chosen.runs or [*RUNS, "kills", "deeds"]:
-        run = {"kills": kills, "deeds": deeds}.get(name)
+    for name in chosen.runs or [*RUNS, "kills", "held", "deeds"]:
+        run = {"kills": kills, "held": held, "deeds": deeds}.get(name)
         results.append(suite(name, part, parts) if run is None else run(part, parts))
         print(json.dumps(results[-1]), flush=True)
     sys.exit(0 if all(r["passed"] for r in results) else 1)
