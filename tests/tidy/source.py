@@ -29,6 +29,11 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.name)
 
+    @cached_property
+    def walked(self) -> list[ast.AST]:
+        """Every node, once for all the tests that look at them."""
+        return list(ast.walk(self.tree))
+
     @property
     def package(self) -> str:
         return self.name.split("/", 1)[0]
@@ -38,32 +43,31 @@ class Source:
         return any(self.name == p or (p.endswith("/") and self.name.startswith(p)) for p in places)
 
     def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        return (n for n in ast.walk(self.tree) if isinstance(n, kinds))
+        return (n for n in self.walked if isinstance(n, kinds))
 
     def functions(self) -> Iterator[Function]:
-        return (n for n in ast.walk(self.tree) if isinstance(n, Function))
+        return (n for n in self.walked if isinstance(n, Function))
 
     def imports(self, *, top_level: bool = False) -> Iterator[tuple[str, int]]:
         """(module, line) of each import; with ``top_level`` only what runs as the module is loaded."""
-        nodes = _loaded(self.tree) if top_level else ast.walk(self.tree)
+        nodes = _loaded(self.tree) if top_level else self.walked
         for node in nodes:
             if isinstance(node, ast.Import):
                 yield from ((alias.name, node.lineno) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
                 yield node.module, node.lineno
 
-    def calls(self) -> Iterator[tuple[str, int]]:
+    @cached_property
+    def calls(self) -> list[tuple[str, int]]:
         """(dotted name, line) of each call: ``time.time`` (also after ``from time import time``), ``p.open``."""
         imported = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in ast.walk(self.tree)
+            for node in self.walked
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                name = _dotted(node.func)
-                yield imported.get(name, name), node.lineno
+        named = [(_dotted(node.func), node.lineno) for node in self.walked if isinstance(node, ast.Call)]
+        return [(imported.get(name, name), line) for name, line in named]
 
 
 def _loaded(tree: ast.Module) -> Iterator[ast.AST]:

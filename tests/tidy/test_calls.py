@@ -38,12 +38,12 @@ BANNED: list[tuple[str, str, Callable[[str], bool], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("what", "why", "breach", "may"), BANNED, ids=[b[0] for b in BANNED])
 def test_banned_everywhere(what: str, why: str, breach: Callable[[str], bool], may: tuple[str, ...]) -> None:
-    found = [f"{s.name}:{line} {c}" for s in CODE if not s.under(*may) for c, line in s.calls() if breach(c)]
+    found = [f"{s.name}:{line} {c}" for s in CODE if not s.under(*may) for c, line in s.calls if breach(c)]
     assert not found, why
 
 
 def test_hot_threads_never_sleep() -> None:
-    found = [f"{s.name}:{line}" for s in CODE if s.under(*HOT) for c, line in s.calls() if c in {"time.sleep"}]
+    found = [f"{s.name}:{line}" for s in CODE if s.under(*HOT) for c, line in s.calls if c in {"time.sleep"}]
     assert not found
 
 
@@ -66,7 +66,7 @@ def test_time_comes_in_as_an_argument() -> None:
         f"{s.name}:{line} {c}"
         for s in CODE
         if s.under(*below) and not s.under(*loops)
-        for c, line in s.calls()
+        for c, line in s.calls
         if c in CLOCKS or c in {"datetime.now", "datetime.datetime.now"}
     ]
     assert not found
@@ -80,7 +80,7 @@ def test_storage_opens_files_in_one_place() -> None:
         f"{s.name}:{line} {c}"
         for s in CODE
         if s.package == "storage" and s.name != "storage/files.py"
-        for c, line in s.calls()
+        for c, line in s.calls
         if c in opens or c.endswith(methods)
     ]
     assert not found

@@ -56,7 +56,7 @@ def test_a_policy_is_a_pure_function_of_what_it_is_given() -> None:
         if module.split(".")[0] in banned
     ]
     breaches += [
-        f"{s.name}:{line} calls {c}" for s in pure for c, line in s.calls() if c.startswith(("np.random", "open"))
+        f"{s.name}:{line} calls {c}" for s in pure for c, line in s.calls if c.startswith(("np.random", "open"))
     ]
     assert not breaches
 
