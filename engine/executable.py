@@ -127,10 +127,13 @@ class SingleStep:
 
     def run(self, inbox: Inbox) -> None:
         """A box of a superbox runs once (P0's min cost): what several feeders have left for it is joined if short."""
-        if self.merges and (trains := self._merged(inbox)):
-            for train in trains:
-                self._call(0, train, inbox)
-            return
+        if self.merges:
+            if inbox.trains.keys().isdisjoint(self.arcs):  # in a large superbox most boxes have nothing to do
+                return
+            if trains := self._merged(inbox):
+                for train in trains:
+                    self._call(0, train, inbox)
+                return
         for port, arc in enumerate(self.arcs):
             waiting = inbox.trains.pop(arc, None)
             if waiting is not None:

@@ -8,10 +8,12 @@ oldest tasks that cannot make it are thrown away before the batch runs, counted 
 With ``overdue`` set, tasks whose deadline is over are dropped by every one of them; with ``whole`` a basic batch is not
 run before its interval is over. Both are how P4 has it.
 
-The controller sees the share of tasks that were late in the plans that have ended since it last looked (P4: "after each
-execution"), and not that of all time: with the latter the printed formula could never raise k. What was dropped does
-not count. There was too much to do, and a shorter batch, with more steps for the same tasks, would make it worse; with
-Ki = 10, counting it would keep k at 1 for as long as a tenth of the tasks are dropped, and ATS would be BTS.
+The controller sees the share of tasks that were late in the plans that have ended since it last looked. What was
+dropped does not count: there was too much to do, and a shorter batch, with more steps for the same tasks, would make it
+worse.
+With ``total`` it is as P4 has it: the change is that from one execution to the next, SDMR is that of all time, and what
+was dropped is missed. Then k is 1 in every overload, as P4 says that it must be. A daemon runs for months, and a share
+of all time would hold its first bad hour against it for good.
 """
 
 from __future__ import annotations
@@ -42,8 +44,10 @@ class Batches(Ranking):
         self.k = state.settings.batch.k
         self.share_missed = 0.0  # SDMR of the last interval
         self._adaptive = adaptive
-        self._tasks = 0
+        self._tasks = 0  # since the controller last looked
         self._missed = 0.0
+        self._tasks_before = 0  # of all time until then
+        self._missed_before = 0.0
         self._since_ns: int | None = None
         self._open: list[Batch] = []  # what the last plan has claimed
         self._running: dict[int, list[Batch]] = {}  # the same, by id of a plan that runs
@@ -59,6 +63,12 @@ class Batches(Ranking):
     def finished(self, plan: Plan) -> None:
         """When that was, only the clock tells, which is read before the next decision."""
         self._ended += self._running.pop(id(plan), ())
+
+    def expired(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
+        super().expired(box, tuples, mean_arrival_ns)
+        if self.state.settings.batch.total:
+            self._tasks += tuples
+            self._missed += tuples
 
     def is_filling(self, box: int) -> bool:
         """Whether the basic batch of a listed box is not to be run yet."""
@@ -78,7 +88,10 @@ class Batches(Ranking):
             self._since_ns = now_ns
         elif now_ns - self._since_ns >= rule.interval_ns and self._tasks:
             share = self._missed / self._tasks
-            self.k = next_k(self.k, rule, share, self.share_missed)
+            self._tasks_before += self._tasks
+            self._missed_before += self._missed
+            level = self._missed_before / self._tasks_before if rule.total else share
+            self.k = next_k(self.k, rule, share - self.share_missed, level)
             self.share_missed = share
             self._tasks, self._missed = 0, 0.0
             self._since_ns = now_ns
@@ -103,9 +116,9 @@ def late_tasks(batch: Batch, now_ns: int) -> float:
     return tasks * min(1.0, max(0.0, (now_ns - due_ns) / max(span_ns, 1)))
 
 
-def next_k(k: int, rule: BatchRule, share_missed: float, share_before: float) -> int:
-    """The controller: k = max(1, k - floor(Kp dSDMR + Ki SDMR))."""
-    return max(1, k - floor(rule.proportional * (share_missed - share_before) + rule.integral * share_missed))
+def next_k(k: int, rule: BatchRule, change: float, share_missed: float) -> int:
+    """The controller: k = max(1, k - floor(Kp dSDMR + Ki SDMR)); ``change`` is dSDMR."""
+    return max(1, k - floor(rule.proportional * change + rule.integral * share_missed))
 
 
 def tasks_in_time(deadline_ns: int, now_ns: int, step_ns: float, task_ns: float) -> int:

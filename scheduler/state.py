@@ -54,6 +54,7 @@ class BatchRule:
     # As P4 runs its experiments; a daemon runs what there is, and drops nothing that it was not told to.
     whole: bool = False  # a basic batch waits until its interval is over
     overdue: bool = False  # tasks whose deadline is over are dropped, by every policy of deadlines
+    total: bool = False  # the controller's SDMR is that of the whole run, and what was dropped counts as missed
 
 
 @dataclass(frozen=True, slots=True)

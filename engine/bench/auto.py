@@ -5,14 +5,17 @@ set it is ahead of every single one. A fixed policy is left out where the networ
 a step for every tuple where tuples come by the million is stopped after ``STEPS_A_TRAIN`` steps for each train that
 arrived; what it has not delivered by then is worth nothing.
 
-The same seed gives the same table: nothing here depends on the machine.
+The same seed gives the same table: nothing here depends on the machine. So the work is cut into pieces, a policy on a
+workload each, which any number of processes may do and which are kept (``auto_pieces.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
-from engine.bench.auto_set import Workload, workloads
+from engine.bench.auto_pieces import Done, Keep, Piece, each
+from engine.bench.auto_set import ALL, QUICK, Case, Workload, build
 from engine.bench.harness import Options
 from engine.bench.report import Result
 from engine.chooser import Chooser
@@ -27,29 +30,56 @@ BEHIND = 0.95  # of the best fixed policy, at least
 STEPS_A_TRAIN = 50
 SLICE_NS = 250_000_000
 
+workload_of = lru_cache(maxsize=1)(build)  # arrivals take room, and pieces of one workload come one after another
 
-def run(options: Options, seed: int = 7) -> Iterator[Result]:
+
+def run(options: Options, seed: int = 7, keep: Keep | None = None, only: str = "") -> Iterator[Result]:
     """For each workload auto beside the best, then over all of them auto beside each."""
     sums: dict[str, list[float]] = {}
-    for workload in workloads(seed, quick=options.quick):
-        mine, chosen = utility_of(workload, AUTO, seed)
-        fixed = {p: utility_of(workload, p, seed)[0] for p in policies() if not requirements(p, workload.network)}
-        best = max(fixed, key=lambda p: fixed[p])
+    own: list[float] = []
+    cases = [c for c in (QUICK if options.quick else ALL) if only in str(c)]
+    pieces = [Piece(case, policy, seed) for case in cases for policy in contenders(case, seed)]
+    found: dict[Case, dict[str, Done]] = {}
+    for piece, done in each(pieces, do, keep or Keep()):
+        of_case = found.setdefault(piece.case, {})
+        of_case[piece.policy] = done
+        if len(of_case) < sum(p.case == piece.case for p in pieces):
+            continue
+        fixed = {p: d.utility for p, d in of_case.items() if p != AUTO}
+        mine = of_case[AUTO]
+        own.append(mine.utility)
         for policy, utility in fixed.items():
-            sums.setdefault(policy, []).append(utility - mine)
-        sums.setdefault(AUTO, []).append(mine)
-        case = f"{workload.case}, best fixed {best}"
-        extra = {"engine": "simulated", "chose": chosen, "fixed": {p: round(u, 4) for p, u in fixed.items()}}
-        yield Result("auto", case, "utility", mine, fixed[best], at_least=BEHIND, extra=extra)
-    own = sums.pop(AUTO)
+            sums.setdefault(policy, []).append(utility - mine.utility)
+        yield _beside_the_best(piece.case, mine, fixed)
+    if not own:
+        return
     mean = sum(own) / len(own)
     for policy, ahead in sorted(sums.items(), key=lambda item: -sum(item[1]) / len(item[1])):
         # Over the workloads that the policy can run at all.
         theirs = mean + sum(ahead) / len(ahead)
-        yield Result("auto", f"whole set, against {policy}", "utility", mean, theirs, at_least=1.0)
+        extra = {"engine": "simulated", "workloads": len(ahead)}
+        yield Result("auto", f"whole set, against {policy}", "utility", mean, theirs, at_least=1.0, extra=extra)
 
 
-def utility_of(workload: Workload, policy: str, seed: int) -> tuple[float, list[str]]:
+def _beside_the_best(case: Case, mine: Done, fixed: dict[str, float]) -> Result:
+    best = max(fixed, key=lambda p: fixed[p])
+    extra = {"engine": "simulated", "chose": mine.chose, "fixed": {p: round(u, 4) for p, u in sorted(fixed.items())}}
+    return Result(
+        "auto", f"{case}, best fixed {best}", "utility", mine.utility, fixed[best], at_least=BEHIND, extra=extra
+    )
+
+
+def contenders(case: Case, seed: int) -> tuple[str, ...]:
+    """auto, and every policy that can run this network; the demo and each paper's figure have one for all loads."""
+    network = build(case._replace(amount=min(case.amount, 0.001)), seed).network
+    return (AUTO, *(p for p in policies() if not requirements(p, network)))
+
+
+def do(piece: Piece) -> Done:
+    return utility_of(workload_of(piece.case, piece.seed), piece.policy, piece.seed)
+
+
+def utility_of(workload: Workload, policy: str, seed: int) -> Done:
     """Utility of a policy, and for auto what it chose on the way."""
     chooser = _chooser(workload, seed) if policy == AUTO else None
     simulation = Simulation(
@@ -74,7 +104,7 @@ def utility_of(workload: Workload, policy: str, seed: int) -> tuple[float, list[
     if not simulation.is_done:
         came = sum(int(counts.sum()) for _, counts in workload.trains.values())
         delivered *= min(1.0, simulation_share(simulation, came))
-    return delivered, [f"{c.at_ns / 1e9:.1f}s {c.policy}" for c in chooser.history] if chooser is not None else []
+    return Done(delivered, [f"{c.at_ns / 1e9:.1f}s {c.policy}" for c in chooser.history] if chooser is not None else [])
 
 
 def simulation_share(simulation: Simulation, came: int) -> float:

@@ -15,10 +15,11 @@ the boxes alone can do, so with overheads a network is full below 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from scheduler.state import BatchRule, SchedulerSettings
 from scheduler.trains import TrainRule
 
 SECOND = 1_000_000_000
+LOADS = (0.3, 0.7, 0.9, 1.2)
 PLAIN = SchedulerSettings(traversal="auto")
 TIGHT = QoSGraph(((0.0, 1.0), (0.001 * SECOND, 1.0), (1.0 * SECOND, 0.0)))
 LOOSE = QoSGraph(((0.0, 1.0), (4.0 * SECOND, 1.0), (5.0 * SECOND, 0.0)))
@@ -47,18 +49,12 @@ DEMO = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 class Workload:
     """A network at one load, with the settings that everyone gets."""
 
-    name: str
-    load: float
     network: Network
     statistics: Statistics
     trains: Mapping[int, Trains]
     workers: int = 1
     settings: SchedulerSettings = PLAIN
     overheads: Overheads = field(default_factory=Overheads)
-
-    @property
-    def case(self) -> str:
-        return f"{self.name} load {self.load:g}"
 
 
 def applications(count: int, graphs: Callable[[Random], QoSGraph], seed: int) -> Network:
@@ -106,7 +102,7 @@ def of_figure_11(load: float, seconds: float) -> Workload:
     network = p0_11.network()
     trains = p0_11.bursts(network, load, int(seconds * SECOND))
     settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 5))
-    return Workload("P0.11 bursts", load, network, declared(network), trains, 1, settings)
+    return Workload(network, declared(network), trains, 1, settings)
 
 
 def of_figure_13(load: float, bursts: int) -> Workload:
@@ -116,7 +112,7 @@ def of_figure_13(load: float, bursts: int) -> Workload:
     trains = {s.number: (times, np.full(bursts, p0_13.BURST, np.int64)) for s in network.streams}
     settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 2))
     overheads = Overheads(step_ns=13_000.0)
-    return Workload("P0.13 bursts", load, network, declared(network), trains, 1, settings, overheads)
+    return Workload(network, declared(network), trains, 1, settings, overheads)
 
 
 def of_papers(name: str, load: float, seconds: float, seed: int) -> Workload:
@@ -125,7 +121,7 @@ def of_papers(name: str, load: float, seconds: float, seed: int) -> Workload:
     statistics.cost_per_call_ns[:] = 0.0  # the papers' boxes cost so much a tuple
     settings, overheads = (P4_SETTINGS, P4_OVERHEADS) if name == "P4.8" else (PLAIN, Overheads())
     trains = _poisson(network, statistics, 1, overheads, load, seconds, seed)
-    return Workload(name, load, network, statistics, trains, 1, settings, overheads)
+    return Workload(network, statistics, trains, 1, settings, overheads)
 
 
 def of_demo(load: float, seconds: float, seed: int) -> Workload:
@@ -133,7 +129,7 @@ def of_demo(load: float, seconds: float, seed: int) -> Workload:
     workers, statistics = network.config.engine.workers, declared(network)
     trains = _poisson(network, statistics, workers, Overheads(), load, seconds, seed)
     settings = scheduler_settings(network.config.scheduler, seed)
-    return Workload("demo", load, network, statistics, trains, workers, settings)
+    return Workload(network, statistics, trains, workers, settings)
 
 
 def _poisson(
@@ -149,20 +145,33 @@ def _poisson(
     return {s: arrivals("poisson", seed, s, rate, int(seconds * SECOND)) for s, rate in enumerate(rates)}
 
 
-def workloads(seed: int, *, quick: bool) -> Iterator[Workload]:
-    """One after another, because arrivals take room. ``quick``: those where policies differ, for a moment."""
-    if quick:
-        yield of_papers("P0.11", 1.2, 20.0, seed)
-        yield of_papers("P4.8", 0.6, 1.5, seed)
-        yield of_demo(1.2, 1.0, seed)
-        return
-    for load in (0.3, 0.7, 0.9, 1.2):
-        yield of_figure_11(load, 4.0)
-        yield of_papers("P0.11", load, 20.0, seed)
-    yield of_figure_13(0.5, 5)
-    for load in (0.9, 1.2):
-        yield of_papers("P0.13", load, 8.0, seed)
-    for load in (0.3, 0.6, 0.9):
-        yield of_papers("P4.8", load, 4.0, seed)
-    for load in (0.3, 0.7, 0.9, 1.2):
-        yield of_demo(load, 10.0, seed)
+class Case(NamedTuple):
+    """A workload, by what it is made of: small, so that it can be handed to another process."""
+
+    family: str
+    load: float
+    amount: float  # seconds of arrivals, or bursts
+
+    def __str__(self) -> str:
+        return f"{self.family} load {self.load:g}"
+
+
+QUICK = (Case("P0.11", 1.2, 20.0), Case("P4.8", 0.6, 1.5), Case("demo", 1.2, 1.0))
+"""Those where policies differ, for a moment."""
+
+ALL = (
+    *(Case(family, load, amount) for load in LOADS for family, amount in (("P0.11 bursts", 4.0), ("P0.11", 20.0))),
+    Case("P0.13 bursts", 0.5, 5),
+    *(Case("P0.13", load, 8.0) for load in (0.9, 1.2)),
+    *(Case("P4.8", load, 4.0) for load in (0.3, 0.6, 0.9)),
+    *(Case("demo", load, 10.0) for load in LOADS),
+)
+
+
+def build(case: Case, seed: int) -> Workload:
+    family, load, amount = case
+    if family == "P0.11 bursts":
+        return of_figure_11(load, amount)
+    if family == "P0.13 bursts":
+        return of_figure_13(load, int(amount))
+    return of_demo(load, amount, seed) if family == "demo" else of_papers(family, load, amount, seed)

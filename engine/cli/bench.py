@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,13 +94,22 @@ def overhead(as_json: Json = False, quick: Quick = False) -> None:
 @bench.command()
 def auto(
     seed: Annotated[int, typer.Option(help="Of networks and arrivals.")] = 7,
+    only: Annotated[str, typer.Option(help="Workloads whose name has this in it: demo, P0.11, 'load 0.9'.")] = "",
+    keep: Annotated[
+        Path | None, typer.Option(help="A folder: what it has is not done again, what is done stays.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
     """The policy auto against every fixed one, simulated, on workloads of the papers and on the demo."""
     from engine.bench.auto import run
+    from engine.bench.auto_pieces import Keep, Piece
 
-    _take("auto", quick, as_json, lambda options: run(options, seed))
+    def tell(done: int, of: int, piece: Piece, seconds: float) -> None:
+        typer.echo(f"{done:4} of {of}  {seconds:6.1f} s  {piece.case}, {piece.policy}", err=True)
+
+    _take("auto", quick, as_json, lambda options: run(options, seed, Keep(keep, jobs, tell), only))
 
 
 @bench.command()

@@ -1,7 +1,7 @@
 """What most figures of P4 share: the policies over lambda, what they miss and how they use the processor.
 
-Points are means over two draws of queries and arrivals. BTS and ATS lie near each other at high overload, so their
-order is that of the means over all loads at which something is missed, with a point (of a hundred) of room at each.
+Points are means over two draws of queries and arrivals. The order of BTS and ATS is that of the means over all loads at
+which something is missed, with a point (of a hundred) of room at each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def over_rates(
     lab: Lab, queries: int, selectivity: float | None, quick: tuple[float, ...]
 ) -> list[dict[str, list[Setup]]]:
     """By lambda and policy: the runs whose mean is the point."""
-    base = Setup("", 0.0, queries, selectivity, simulated=lab.choose(50, 15), long_s=lab.choose(6.0, 2.0))
+    base = Setup("", 0.0, queries, selectivity, simulated=lab.choose(50, 10))
     seeds = lab.choose(SEEDS, (1,))
     return [
         {p: [replace(base, policy=p, rate=rate, seed=seed) for seed in seeds] for p in POLICIES}

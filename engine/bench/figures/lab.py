@@ -83,15 +83,16 @@ class Lab:
         settings: SchedulerSettings | None = None,
         overheads: Overheads | None = None,
         statistics: Statistics | None = None,
+        apart: bool = False,
     ) -> Outcome:
         """One worker. ``overheads`` are the simulator's: the real engine has its own. A policy may be a function that
-        is none of ours: what a paper compares with."""
+        is none of ours: what a paper compares with. ``apart``: see ``run_real``."""
         settings = settings or SchedulerSettings()
         statistics = statistics if statistics is not None else declared(network)
         if self.is_real:
             from engine.bench.figures.real import run_real
 
-            return run_real(network, trains, policy, settings, statistics)
+            return run_real(network, trains, policy, settings, statistics, apart=apart)
         return run_simulated(network, trains, policy, settings, statistics, overheads)
 
     def repeat(

@@ -1,15 +1,19 @@
 """P4, figure 4: deadlines missed over k, for five lengths of the basic batch.
 
 BTS with a scheduling batch of k basic batches. Longer batches need fewer scheduling steps, and hold tasks that fall due
-while they wait for the others or run. The set-up is that of ``deadlines.py``, at lambda 0.6: some overload.
+while they wait for the others or run. The set-up is that of ``deadlines.py``, at lambda 0.5, which figure 3 of P4 shows
+for these trials; points are means over two draws of queries and arrivals.
 
-In the paper the best length of a scheduling batch is 0.04 to 0.1 s; where it lies depends on what a step costs beside a
-batch, and here it is several times that.
+In the paper the best length of a scheduling batch is 0.04 to 0.1 s. Here it is longer, the longest that is tried when
+there is much too much to do: a scheduling batch takes of k basic batches what is there, and waits for the first only.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.bench.figures.base import Check, Figure, Measured, Panel, Verdict
+from engine.bench.figures.deadline_panels import SEEDS, mean
 from engine.bench.figures.deadlines import TABLE_1, Setup, run
 from engine.bench.figures.lab import Lab
 
@@ -20,10 +24,10 @@ FIGURE = Figure(
         "0.01 s: five); of the five lengths 0.1 s reaches the least SDMR."
     ),
     engines=("simulated",),
-    parameters={"queries": "100", "selectivity": "0.5", "lambda": "0.6", "policy": "bts", **TABLE_1},
+    parameters={"queries": "100", "selectivity": "0.5", "lambda": "0.5", "policy": "bts", **TABLE_1},
 )
 
-RATE = 0.6
+RATE = 0.5
 UNITS_S = (0.01, 0.02, 0.04, 0.05, 0.1)
 KS = (1, 2, 3, 5, 8, 12, 20)
 
@@ -34,8 +38,9 @@ def measure(lab: Lab) -> Measured:
     for number, unit in enumerate(units):
         for k in ks:
             lab.progress((number + k / ks[-1]) / len(units))
-            setup = Setup("BTS", RATE, unit_s=unit, k=k, simulated=lab.choose(50, 10), long_s=lab.choose(6.0, 4.0))
-            curves[f"{unit:g} s"].append((k, run(setup).sdmr))
+            setup = Setup("BTS", RATE, unit_s=unit, k=k, simulated=lab.choose(50, 20))
+            missed = [run(replace(setup, seed=seed)).sdmr for seed in lab.choose(SEEDS, (4,))]
+            curves[f"{unit:g} s"].append((k, mean(missed)))
     return Measured((Panel("k", "SDMR", curves),))
 
 

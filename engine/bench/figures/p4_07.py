@@ -1,8 +1,8 @@
 """P4, figure 7: what scheduling costs, over lambda.
 
-Selectivity 1. Plotted is the time spent in scheduling steps for 10,000 tuples of each of 100 streams, as in the paper:
-a step each for TAAT, a step a batch for the others, and for ATS what its controller takes on top. Where more comes than
-can be done, what is dropped costs no step, and the curves fall.
+Selectivity 1. Plotted is the time spent in scheduling steps in a run of 10,000 tuples of each of 100 streams, as in
+the paper: a step each for TAAT, a step a batch for the others, and for ATS what its controller takes on top. What is
+dropped costs no step, and what has not come up by the last deadline none either.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ FIGURE = Figure(
     parameters={"queries": "100", "selectivity": "1", **TABLE_1},
     differs={
         "simulated": (
-            "ATS spends slightly more than BTS as long as no deadline is missed: then k stays 1, and the controller is "
-            "all that sets them apart. In overload k rises, and a scheduling batch of k basic batches takes one step "
-            "where BTS takes k: so ATS must spend less there, unless k stays at 1 and ATS is no more than BTS. "
-            "Theorem 1 of the paper says the same: the overhead of ATS lies between O(T/U) and O(T/phi), and that of "
-            "BTS with k = 1 is O(T/phi)."
+            "ATS spends slightly more than BTS as long as no deadline is missed: then k is 1 for both, and the "
+            "controller is all that sets them apart. In overload ATS drops the tasks that are overdue, which takes no "
+            "step, where BTS runs them; so it takes fewer steps and misses less (figure 8). To spend more it would "
+            "have to run what BTS does not. The reason that the paper gives, the controller's arithmetic, makes a step "
+            "dearer, and that is what the first point shows; theorem 1 of the paper itself puts the overhead of ATS at "
+            "that of BTS with k = 1 or below."
         )
     },
 )
 
 RATES = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 POLICIES = ("TAAT", "BTS", "ATS")
-TUPLES = 10_000  # of each stream
 
 
 def measure(lab: Lab) -> Measured:
     rates = lab.choose(RATES, (0.1, 0.6))
-    base = Setup("", 0.0, selectivity=1.0, simulated=lab.choose(50, 10), long_s=4.0)
+    base = Setup("", 0.0, selectivity=1.0, simulated=lab.choose(50, 10))
     curves: dict[str, list[tuple[float, float]]] = {p: [] for p in POLICIES}
     for number, rate in enumerate(rates):
         lab.progress(number / len(rates))
         for policy in POLICIES:
-            found = run(replace(base, policy=policy, rate=rate))
-            curves[policy].append((rate, found.overhead_s * TUPLES / (rate * 1_000)))
+            curves[policy].append((rate, run(replace(base, policy=policy, rate=rate)).overhead_s))
     return Measured((Panel("lambda", "in scheduling, s", curves, log_y=True),))
 
 

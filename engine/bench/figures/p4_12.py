@@ -1,6 +1,6 @@
 """P4, figure 12: as figure 8, with 300 queries.
 
-Three times the load from the start, and three times as many batches to schedule: here a longer batch saves most.
+Three times the load from the start, and three times as many batches to schedule.
 """
 
 from __future__ import annotations
