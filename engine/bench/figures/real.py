@@ -205,6 +205,8 @@ def drive(engine: Runnable, trains: Mapping[int, Trains], clock: ProcessorClock,
     deadline_s = monotonic() + AT_MOST_S
     try:
         while (due_ns := feeder.next_ns) is not None or not engine.is_quiet():
+            if isinstance(engine, Engine):
+                engine.loop.settle()  # else a plan's end is read only when the scheduler's thread looks again
             if due_ns is not None and engine.is_quiet():
                 clock.skip_to(due_ns)
             feed_due()
