@@ -65,18 +65,38 @@ def test_late_tasks_of_a_batch_are_counted_one_by_one() -> None:
     assert late_tasks((1_000, 0, 4), 1_001) == 4.0
 
 
+def run_one(state: SchedulerState, dropped: int, run: int, at_ns: int) -> None:
+    """``dropped`` tasks that are long overdue and ``run`` that are not, one plan, and a look of the controller."""
+    if dropped:
+        fill(state, 0, at_ns - 5_000, dropped)
+    fill(state, 0, at_ns, run)
+    state.apply(Clock(at_ns))
+    plan = policies()["ats"](state, at_ns)
+    assert plan is not None and plan.expired == (((0, dropped),) if dropped else ())
+    state.apply(Dispatched(plan))
+    if dropped:
+        state.apply(Expired(0, dropped, 1))
+    state.apply(Claimed(0, run, 1))
+    state.apply(Finished(plan))
+    state.apply(Clock(at_ns + 100))
+
+
 def test_what_was_dropped_does_not_count_for_the_controller() -> None:
     state = queries("ats", BatchRule(k=8, overdue=True), 1_000)
     index = state.index
     assert isinstance(index, Batches)
-    fill(state, 0, 0, 90)
-    fill(state, 0, 5_000, 10)
-    state.apply(Clock(5_000))
-    plan = policies()["ats"](state, 5_000)
-    assert plan is not None and plan.expired == ((0, 90),)
-    state.apply(Dispatched(plan))
-    state.apply(Expired(0, 90, 1))
-    state.apply(Claimed(0, 10, 1))
-    state.apply(Finished(plan))
-    state.apply(Clock(5_100))
+    run_one(state, 90, 10, 5_000)
     assert index.share_missed == 0.0 and index.k == 8
+
+
+def test_in_total_what_was_dropped_counts_and_is_remembered() -> None:
+    """As P4 prints it: the change is that of one execution to the next, SDMR is that of the whole run."""
+    state = queries("ats", BatchRule(k=8, overdue=True, total=True), 1_000)
+    index = state.index
+    assert isinstance(index, Batches)
+    run_one(state, 0, 10, 5_000)
+    assert index.k == 8
+    run_one(state, 2, 8, 20_000)
+    assert index.share_missed == pytest.approx(0.2) and index.k == 8 - 1  # floor(0.2 + 10 * 0.1)
+    run_one(state, 0, 20, 40_000)
+    assert index.share_missed == 0.0 and index.k == 8 - 1  # floor(-0.2 + 10 * 0.05)

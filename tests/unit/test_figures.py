@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from time import thread_time_ns
 
 import orjson
 import pytest
@@ -96,3 +97,25 @@ def test_the_command_prints_a_line_for_each(tmp_path: Path) -> None:
     )
     assert result.exit_code == 0, result.output
     assert "P0.5" in (tmp_path / "index.html").read_text()
+
+
+def test_the_ledger_gives_a_threads_time_to_the_innermost_part() -> None:
+    from engine.bench.figures.real import Ledger
+    from engine.core import Engine
+    from engine.simulate.sketch import Sketch
+
+    sketch = Sketch()
+    sketch.output(sketch.box(sketch.stream()))
+    ledger = Ledger(Engine(sketch.network(), [lambda train: None], workers=1))
+
+    def burn(ns: int) -> None:
+        until_ns = thread_time_ns() + ns
+        while thread_time_ns() < until_ns:
+            pass
+
+    def step() -> None:
+        burn(2_000_000)
+        ledger.of("storage_ns", burn)(4_000_000)
+
+    ledger.of("scheduler_ns", step)()
+    assert 1_900_000 < ledger.ns["scheduler_ns"] < 3_500_000 < ledger.ns["storage_ns"]
