@@ -82,13 +82,16 @@ def _run(names: list[str], engine: str | None, quick: bool, out: Path, *, reuse:
         for number, (name, on) in enumerate(chosen):
             record = stored(out, name, on) if reuse else None
             if record is None:
-                task = progress.add_task(f"{name} {on}  ({number + 1} of {len(chosen)})", total=1.0)
+                which = f"{name} {on}  ({number + 1} of {len(chosen)})"
+                task = progress.add_task(which, total=1.0)
                 try:
                     record = run_figure(name, on, quick, lambda share, t=task: progress.update(t, completed=share))  # type: ignore[misc]
                 except BenchError as error:
                     typer.echo(f"aurorad: bench figure {name}: {error}", err=True)
                     raise typer.Exit(1) from None
                 progress.remove_task(task)
+                if progress.disable:
+                    typer.echo(f"{which}  {record.seconds:.0f} s", err=True)
                 save(out, record)
                 _save_plot(out, record)
             yield record
@@ -107,7 +110,7 @@ def _save_plot(folder: Path, record: Record) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """On a terminal only: what is piped stays clean."""
+    """On a terminal only; elsewhere a line is written when a figure is done. What is piped stays clean."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

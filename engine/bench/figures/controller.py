@@ -41,16 +41,21 @@ class Factor:
     def measure(self, lab: Lab) -> Measured:
         """SDMR by the factor: the mean over the draws, and each by itself."""
         setups = [Setup("ATS", RATE, seed=seed, simulated=lab.choose(50, 20)) for seed in lab.choose(SEEDS, (1,))]
-        curves: dict[str, list[tuple[float, float]]] = {}
+        mean: list[tuple[float, float]] = []
+        draws: dict[str, list[tuple[float, float]]] = {}
         for number, value in enumerate(self.values):
             lab.progress(number / len(self.values))
             changed: dict[str, Any] = {self.field: value}
             missed = {s.seed: run(replace(s, **changed)).sdmr for s in setups}
             for seed, share in missed.items():
-                curves.setdefault(f"draw {seed}", []).append((value, share))
-            curves.setdefault("mean", []).append((value, sum(missed.values()) / len(missed)))
+                draws.setdefault(f"draw {seed}", []).append((value, share))
+            mean.append((value, sum(missed.values()) / len(missed)))
         loads = {f"load of the operators in draw {s.seed}": load(s) for s in setups}
-        return Measured((Panel(self.name, "SDMR", curves, log_x=True),), loads)
+        panels = (
+            Panel(self.name, "SDMR", {"mean": mean}, title="mean of all draws", log_x=True),
+            Panel(self.name, "SDMR", draws, title="each draw", log_x=True),
+        )
+        return Measured(panels, loads)
 
     def verdict(self, measured: Measured) -> Verdict:
         """Near: the paper's value, or one beside it."""
