@@ -43,7 +43,7 @@ from scheduler.state import SchedulerSettings
 from storage.train import Train, constant_ns
 
 AT_MOST_S = 240.0  # of wall time, for one run
-LOOK_EVERY_S = 0.0001  # whether the engine rests
+LOOK_EVERY_S = 0.0005  # whether the engine rests
 PARTS = ("scheduler_ns", "storage_ns", "worker_ns")
 
 
@@ -205,7 +205,7 @@ def drive(engine: Runnable, trains: Mapping[int, Trains], clock: ProcessorClock,
     deadline_s = monotonic() + AT_MOST_S
     try:
         while (due_ns := feeder.next_ns) is not None or not engine.is_quiet():
-            if isinstance(engine, Engine):
+            if isinstance(engine, Engine) and engine.storage.is_empty():
                 engine.loop.settle()  # else a plan's end is read only when the scheduler's thread looks again
             if due_ns is not None and engine.is_quiet():
                 clock.skip_to(due_ns)
