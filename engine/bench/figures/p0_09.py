@@ -21,7 +21,7 @@ from __future__ import annotations
 from engine.bench.figures.base import REAL, SIMULATED, Check, Figure, Measured, Panel, Verdict
 from engine.bench.figures.lab import Lab, Outcome
 from engine.bench.figures.testbed import DEPTH, evenly, trees
-from engine.simulate.core import Overheads
+from engine.simulate.overheads import Overheads
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
 
