@@ -36,6 +36,7 @@ METHODS = {
     "MC": SchedulerSettings(unit="superbox", traversal="min_cost", train=TrainRule("all")),
 }
 PARTS = ("worker", "storage", "scheduler")
+ROOM = 1.0  # of a hundred: a share that moves by less stays where it is
 FIGURE = Figure(
     title="Distribution of execution overheads",
     claim=(
@@ -103,9 +104,9 @@ def verdict(measured: Measured) -> Verdict:
         (
             Check(taat > 1.3 * baat, f"TAAT takes {taat / baat:.1f} times as long as BAAT"),
             Check(0.35 <= mc / baat <= 0.65, f"MC takes {mc / baat:.2f} of BAAT's time"),
-            Check(scheduler[2] > max(scheduler[:2]), f"the scheduler's share goes {_row(scheduler)}"),
-            Check(storage[2] < min(storage[:2]), f"storage's share goes {_row(storage)}"),
-            Check(worker[2] < min(worker[:2]), f"the workers' share goes {_row(worker)}"),
+            Check(scheduler[2] > max(scheduler[:2]) + ROOM, f"the scheduler's share goes {_row(scheduler)}"),
+            Check(storage[2] < min(storage[:2]) - ROOM, f"storage's share goes {_row(storage)}"),
+            Check(worker[2] < min(worker[:2]) - ROOM, f"the workers' share goes {_row(worker)}"),
         ),
         "mc_busy_s",
         mc,
