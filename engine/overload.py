@@ -70,7 +70,12 @@ class Overload:
         before, self.verdict = self.verdict, judge(self.verdict, sample, self._terms, self._workers)
         verdict = self.verdict
         demand = Demand(
-            verdict.at_ns, verdict.load_ns, verdict.load_ratio, verdict.excess_ns, verdict.state == "overloaded"
+            now_ns=verdict.at_ns,
+            load_ns=verdict.load_ns,
+            load_ratio=verdict.load_ratio,
+            excess_ns=verdict.excess_ns,
+            is_overloaded=verdict.state == "overloaded",
+            melt_ns=verdict.melt_ns,
         )
         was_shedding = bool(self.plan.drops)
         self.values = self._values() if self.shedder.places else {}
@@ -124,12 +129,12 @@ class Overload:
         if verdict.state == "overloaded" and before.state != "overloaded" and not self.shedder.places:
             log.warning("load %.0f%% of capacity, and no stream may be shed: it waits", 100 * verdict.load_ratio)
         road_map, control = self.shedder.road_map, self.shedder.control
-        incurable = road_map is not None and control.share * road_map.load_ns > road_map.most_ns * 1.001
+        incurable = road_map is not None and control.lacks > 0.001
         if incurable and not self._is_incurable and road_map is not None:
             most = road_map.most_ns / max(road_map.load_ns, 1.0)
             log.warning(
                 "%.0f%% of the work is too much, and only %.0f%% may be shed: outputs without a loss graph keep theirs",
-                100 * control.share,
+                100 * (most + control.lacks),
                 100 * most,
             )
         self._is_incurable = incurable

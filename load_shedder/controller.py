@@ -7,6 +7,8 @@ what waits, and that only ever asks for more. Its rules:
 - Up at once, by what is missing. The first plan of an overload comes in the tick that sees it.
 - Down only when less has been needed for ``HOLD_S``, and then by a time constant of ``RELEASE_TAU_S``: a burst that
   comes back within a second finds the plan still there. What is needed in the meantime is the floor.
+- What is asked for the sake of a backlog (``melt``) comes and goes with it: it is never held.
+- Never beyond what may be shed (``most``): a demand that no plan meets must not have to be waited out afterwards.
 - A change of less than ``STEP`` of the work is none: every plan costs the engine a moment.
 - The state is a share of the work and not an amount: when the load falls, the plan does not bite harder before it goes.
 
@@ -15,7 +17,7 @@ Pure: verdicts and time come in, a share comes out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp
 
 HOLD_S = 0.3
@@ -29,28 +31,47 @@ class Control:
     """Where the controller stands."""
 
     share: float = 0.0  # of the work that arrives, to be saved
+    held: float = 0.0  # of that, what the load alone needs, or needed a moment ago
     wanted_at_ns: int = 0  # when that much was last needed
     at_ns: int = 0
+    lacks: float = 0.0  # of the work: needed for the load alone and beyond what may be shed
 
     @property
     def is_shedding(self) -> bool:
         return self.share > 0
 
 
-def steer(control: Control, *, excess_ns: float, load_ns: float, is_overloaded: bool, now_ns: int) -> Control:
-    """The next position. ``excess_ns`` and ``load_ns`` are work a second; the excess may be below 0 (room)."""
-    needed = min(1.0, max(0.0, excess_ns) / load_ns) if load_ns > 0 else 0.0
+def steer(
+    control: Control,
+    *,
+    excess_ns: float,
+    load_ns: float,
+    is_overloaded: bool,
+    now_ns: int,
+    melt_ns: float = 0.0,
+    most: float = 1.0,
+) -> Control:
+    """The next position. Work a second: ``excess_ns`` may be below 0 (room); ``melt_ns`` is the part for a backlog."""
+    if load_ns <= 0:
+        excess_ns, melt_ns, load_ns = 0.0, 0.0, 1.0
+    wanted = (excess_ns - melt_ns) / load_ns
+    needed = min(most, max(0.0, wanted))
+    whole = min(most, max(0.0, excess_ns / load_ns))
     if not control.is_shedding:
-        if not is_overloaded or needed <= 0:
-            return replace(control, at_ns=now_ns)
-        return Control(needed, now_ns, now_ns)
-    if needed >= control.share:
-        rises = needed > control.share + STEP
-        return Control(needed if rises else control.share, now_ns, now_ns)
-    if now_ns - control.wanted_at_ns < HOLD_S * 1e9 or needed > control.share - STEP:
-        return replace(control, at_ns=now_ns)
+        if not is_overloaded or whole <= 0:
+            return Control(at_ns=now_ns)
+        return Control(whole, needed, now_ns, now_ns, max(0.0, wanted - most))
+    held, wanted_at_ns = _held(control, needed, is_overloaded, now_ns)
+    return Control(max(held, whole if is_overloaded else 0.0), held, wanted_at_ns, now_ns, max(0.0, wanted - most))
+
+
+def _held(control: Control, needed: float, is_overloaded: bool, now_ns: int) -> tuple[float, int]:
+    """What the load alone needs: up at once, down slowly. And when it was last needed."""
+    if needed >= control.held:
+        rises = needed > control.held + STEP or not control.held
+        return needed if rises else control.held, now_ns
+    if now_ns - control.wanted_at_ns < HOLD_S * 1e9 or 0.0 < control.held - STEP < needed:
+        return control.held, control.wanted_at_ns
     elapsed_s = (now_ns - control.at_ns) / 1e9
-    share = needed + (control.share - needed) * exp(-elapsed_s / RELEASE_TAU_S)
-    if share < GONE and not is_overloaded:
-        share = 0.0
-    return replace(control, share=share, at_ns=now_ns)
+    held = needed + (control.held - needed) * exp(-elapsed_s / RELEASE_TAU_S)
+    return 0.0 if held < GONE and not is_overloaded else held, control.wanted_at_ns

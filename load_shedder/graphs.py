@@ -61,6 +61,10 @@ class Cell(NamedTuple):
     apart: float
 
 
+UNSEEN = Values((0.5, 0.5), (0.5, 1.0))
+"""Where drops go by value and no tuple was looked at yet: some are worth less than others. Once something is dropped
+there it is known."""
+
 ALIKE = (Cell(0.0, 1.0, 0.0),)  # dropped at random: a share of the tuples is that share of the worth
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from catalog.network import Network
 from catalog.shed import NOTHING_SHED, Drop, Place, ShedPlan, Values
 from catalog.stats import Floats
-from load_shedder.graphs import FLAT, cells, pieces
+from load_shedder.graphs import FLAT, UNSEEN, cells, pieces
 from load_shedder.segments import Costs, Segments, cut
 from load_shedder.walk import CLOSE, Walk
 
@@ -112,7 +112,8 @@ def draw_map(
     graphs = [
         pieces(o.qos.shed_by) if read is None or read[o.number] else FLAT for o in network.outputs
     ]  # fmt: skip
-    worth = [cells((values or {}).get(p.arc) if p.manner == "semantic" else None) for p in segments.places]
+    known = values or {}
+    worth = [cells(known.get(p.arc, UNSEEN) if p.manner == "semantic" else None) for p in segments.places]
     walk = Walk(segments, graphs, worth)
     walk.run()
     return RoadMap(segments, walk)

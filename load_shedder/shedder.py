@@ -26,6 +26,7 @@ from load_shedder.segments import Costs
 DRIFT = 0.1
 NEAR_KNEE = 0.7  # of capacity: from here on there is a map
 SHARE_OF_TIME = 0.01
+REDRAWN_AT_MOST_NS = 250_000_000  # after a start costs come in tick by tick, and a map of guesses must not last
 
 
 class Demand(NamedTuple):
@@ -36,6 +37,7 @@ class Demand(NamedTuple):
     load_ratio: float
     excess_ns: float
     is_overloaded: bool
+    melt_ns: float = 0.0  # the part of the excess that is for the backlog
 
 
 class Shedder:
@@ -68,14 +70,16 @@ class Shedder:
         """One tick: the plan from now on, None when it stays. ``read`` by output; none given: all are."""
         if not self.places:
             return None
+        redrawn = self._redraw(demand, tuple(read), values)
         self.control = steer(
             self.control,
             excess_ns=demand.excess_ns,
             load_ns=demand.load_ns,
             is_overloaded=demand.is_overloaded,
             now_ns=demand.now_ns,
+            melt_ns=demand.melt_ns,
+            most=self._most_share(),
         )
-        redrawn = self._redraw(demand, tuple(read), values)
         if self.road_map is None:
             return None
         wanted = self.control.share
@@ -84,6 +88,11 @@ class Shedder:
         return self._put(wanted, demand)
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _most_share(self) -> float:
+        """Of the work that arrives: more than this no plan saves."""
+        road_map = self.road_map
+        return 1.0 if road_map is None or road_map.load_ns <= 0 else road_map.most_ns / road_map.load_ns
 
     def _put(self, share: float, demand: Demand) -> ShedPlan | None:
         assert self.road_map is not None
@@ -116,7 +125,7 @@ class Shedder:
         return f"load {demand.load_ratio:.0%} of capacity: drops {named}{more}, for {plan.loss:.3f} of utility"
 
     def _redraw(self, demand: Demand, read: tuple[bool, ...], values: Mapping[int, Values] | None) -> bool:
-        if demand.load_ratio < NEAR_KNEE and not self.control.is_shedding:
+        if demand.load_ratio < NEAR_KNEE and not self.control.is_shedding and not demand.is_overloaded:
             return False
         if self.road_map is not None and (demand.now_ns < self._not_before_ns or not self._has_drifted(read, values)):
             return False
@@ -134,7 +143,8 @@ class Shedder:
         )
         self.maps += 1
         self.road_map = drawn
-        self._not_before_ns = demand.now_ns + max(10**9, int((self._clock_ns() - begun_ns) / SHARE_OF_TIME))
+        took_ns = self._clock_ns() - begun_ns
+        self._not_before_ns = demand.now_ns + max(REDRAWN_AT_MOST_NS, int(took_ns / SHARE_OF_TIME))
         return self.control.is_shedding
 
     def _basis(self, values: Mapping[int, Values] | None) -> Floats:

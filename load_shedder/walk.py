@@ -1,5 +1,10 @@
 """The walk down the road map: from nothing shed to all that may be, always by the move of least loss over gain.
 
+Where a graph is flat a tuple less costs nothing, but what may be lost for nothing is not without end. Of moves that
+lose the same (nothing, mostly) the first is the one that uses up least of that for what it gains, at the price which it
+will have where the graph next falls (``later``). So a free share is spent where it saves most: on tuples that are
+worth little, and on outputs that can spare more than they are asked for.
+
 Loss and gain of a move are constant until something happens: an output comes to a corner of its loss graph, a place
 runs empty or comes to tuples of more worth, or a place behind it is no longer the narrower one. Then those that lead
 there are weighed again, and nobody else: on a network of chains a move touches one place.
@@ -7,7 +12,7 @@ there are weighed again, and nobody else: on a network of chains a move touches 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -22,6 +27,7 @@ Index = npt.NDArray[np.intp]
 
 DROP_NS = 5.0  # what it costs to drop a tuple: a place that saves less of each is none
 MOVES_A_PLACE = 64  # a limit, not a goal: a map that hits it ends there and says so
+OPEN = Cell(1.0, 1.0, 0.0)  # above the first: all are kept
 CLOSE = 1e-9  # two events within this share of a flow are one
 
 
@@ -40,9 +46,10 @@ class Rates(NamedTuple):
     outputs: Index
     worth: Floats  # by output
     places: Index
-    reach: Floats  # by place; the ones that drop nothing let as much less leave
-    open: Index  # those among the places
-    narrow: list[int]  # and the others
+    reach: Floats  # by place
+    riders: Index  # the places that go along: as much less leaves them, in proportion
+    ride: Floats  # the share of it
+    narrow: list[int]  # and those that do not
 
 
 class Walk:
@@ -66,17 +73,30 @@ class Walk:
         self.load_ns = segments.base.cost_ns + sum(
             tuples * s.cost_ns for tuples, s in zip(reach, segments.after, strict=True)
         )
-        self.is_open = [True] * count  # drops nothing: what reaches it leaves it
-        self.cell = [0] * count
+        self.cell = [0] * count  # the tuples that it gives up next
+        # A place *rides* when it keeps all that is worth more than what it has given up: when less reaches it, less
+        # leaves it in proportion. So does one that drops nothing. The others keep what they keep, as long as they can.
+        self.ride = [1.0] * count  # the share that it keeps so; 0: it does not ride
+        self.passed_on = [1.0] * count  # the worth that leaves it less for a tuple less that reaches it
         self.piece = [0] * len(graphs)
         self.corner = np.array([g[0].to * w for g, w in zip(graphs, whole, strict=True)])  # where the piece ends
         self.moves: list[Move] = []
         self.is_cut_short = False
-        self._above_place = _ancestors([s.places for s in segments.after], count)
-        self._above_output = _ancestors([s.outputs for s in segments.after], len(graphs), self._above_place)
+        self._children = [[(c, t) for c, t in s.places.items() if t] for s in segments.after]
+        self._ends = [[(o, t / whole[o]) for o, t in s.outputs.items() if whole[o] > 0] for s in segments.after]
+        self._parents: list[list[int]] = [[] for _ in range(count)]
+        self._before_output: list[list[int]] = [[] for _ in graphs]  # places with nothing in between
+        for i, (children, ends) in enumerate(zip(self._children, self._ends, strict=True)):
+            for child, _ in children:
+                self._parents[child].append(i)
+            for output, _ in ends:
+                self._before_output[output].append(i)
+        self.slope = [g[0].slope for g in graphs]
+        self.later_slope = [_next_slope(g) for g in graphs]
         self.loss, self.gain = [0.0] * count, [0.0] * count  # of a tuple less that leaves, at the slopes of now
+        self.later = [0.0] * count  # the same at the slopes to come
         self._version = [0] * count
-        self._due: list[tuple[float, float, int, int]] = []
+        self._due: list[tuple[float, float, float, int, int]] = []
         self._rates_of: dict[int, Rates] = {}
 
     def run(self) -> None:
@@ -86,7 +106,7 @@ class Walk:
         heapify(self._due)
         left = MOVES_A_PLACE * (len(self.after) + 1)
         while self._due:
-            _, _, place, version = heappop(self._due)
+            *_, place, version = heappop(self._due)
             if version != self._version[place] or not self._may_move(place):
                 continue
             if not left:
@@ -99,33 +119,45 @@ class Walk:
 
     def _weigh(self, i: int) -> None:
         """What a tuple less that leaves this place loses and gains behind it."""
-        segment, loss, gain = self.after[i], 0.0, self.after[i].cost_ns
-        for output, tuples in segment.outputs.items():
-            if self.whole[output] > 0:
-                loss += tuples * self.graphs[output][self.piece[output]].slope / self.whole[output]
-        for child, tuples in segment.places.items():
-            if self.is_open[child]:
-                loss += tuples * self.loss[child]
-                gain += tuples * self.gain[child]
-            else:  # the narrower one: it only has less to choose from
-                loss += tuples * self.loss[child] * self.worth[child][self.cell[child]].apart
-        self.loss[i], self.gain[i] = loss, gain
+        loss, later, gain = 0.0, 0.0, self.after[i].cost_ns
+        for output, part in self._ends[i]:
+            loss += part * self.slope[output]
+            later += part * self.later_slope[output]
+        for child, tuples in self._children[i]:
+            worth = tuples * self.passed_on[child]
+            if worth:
+                loss += worth * self.loss[child]
+                later += worth * self.later[child]
+                gain += tuples * self.ride[child] * self.gain[child]
+        self.loss[i], self.later[i], self.gain[i] = loss, later, gain
 
-    def _entry(self, i: int) -> tuple[float, float, int, int]:
-        """Least loss over gain first; of equals the one that gains more at once."""
-        own = self.loss[i] * self.worth[i][self.cell[i]].worth
-        return own / self.gain[i], -self.gain[i] * float(self.left[i]), i, self._version[i]
+    def _entry(self, i: int) -> tuple[float, float, float, int, int]:
+        """Least loss over gain first, then least of what is lost later; of equals the one that gains more at once."""
+        each = self.worth[i][self.cell[i]].worth / self.gain[i]
+        return self.loss[i] * each, self.later[i] * each, -self.gain[i] * float(self.left[i]), i, self._version[i]
 
     def _may_move(self, i: int) -> bool:
         return self.gain[i] > DROP_NS and bool(self.left[i] > CLOSE * self.full[i])
 
     def _changed(self, places: set[int]) -> None:
-        """Weigh these and all that lead to them again, from the last to the first."""
-        for i in sorted(places.union(*(self._above_place[p] for p in places)), reverse=True):
+        """Weigh these again, from the last to the first, and as far up as it makes a difference."""
+        due = [-i for i in places]
+        heapify(due)
+        seen = set(places)
+        while due:
+            i = -heappop(due)
+            before = self.loss[i], self.later[i], self.gain[i]
             self._weigh(i)
+            same = before == (self.loss[i], self.later[i], self.gain[i])
+            if same and i not in places:
+                continue
             self._version[i] += 1
             if self._may_move(i):
                 heappush(self._due, self._entry(i))
+            for parent in self._parents[i]:
+                if parent not in seen:
+                    seen.add(parent)
+                    heappush(due, -parent)
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
@@ -140,7 +172,7 @@ class Walk:
             before = [(float(self.reach[i]), float(self.left[i])) for i in shown]
             self.delivered[rates.outputs] -= far * rates.worth
             self.reach[rates.places] -= far * rates.reach
-            self.left[rates.open] = self.reach[rates.open]
+            self.left[rates.riders] = rates.ride * self.reach[rates.riders]
             self.left[place] -= far
             after = [(float(self.reach[i]), float(self.left[i])) for i in shown]
             flows = [(i, *b, *a) for i, b, a in zip(shown, before, after, strict=True)]
@@ -154,22 +186,27 @@ class Walk:
         due = [place]
         while due:
             i = heappop(due)
-            leaves = 1.0 if i == place else reach[i] if self.is_open[i] else 0.0
-            cell = self.worth[i][self.cell[i]]
-            worths = cell.worth if i == place else reach[i] * (1.0 if self.is_open[i] else cell.apart)
+            if i == place:
+                leaves, worths = 1.0, self.worth[i][self.cell[i]].worth
+            else:
+                leaves, worths = reach[i] * self.ride[i], reach[i] * self.passed_on[i]
             for output, tuples in self.after[i].outputs.items() if worths else ():
                 worth[output] = worth.get(output, 0.0) + tuples * worths
-            for child, tuples in self.after[i].places.items() if leaves else ():
+            for child, tuples in self._children[i] if leaves else ():
                 if child not in reach:
                     heappush(due, child)
-                reach[child] = reach.get(child, 0.0) + tuples * leaves
+                    reach[child] = tuples * leaves
+                else:
+                    reach[child] += tuples * leaves
+        riders = [i for i in reach if self.ride[i]]
         return Rates(
             np.fromiter(worth, np.intp, len(worth)),
             np.fromiter(worth.values(), np.float64, len(worth)),
             np.fromiter(reach, np.intp, len(reach)),
             np.fromiter(reach.values(), np.float64, len(reach)),
-            np.array([i for i in reach if self.is_open[i]], np.intp),
-            [i for i in reach if not self.is_open[i]],
+            np.array(riders, np.intp),
+            np.array([self.ride[i] for i in riders]),
+            [i for i in reach if not self.ride[i]],
         )
 
     def _next_events(self, place: int, rates: Rates) -> tuple[float, list[tuple[str, int]]]:
@@ -180,7 +217,7 @@ class Walk:
             events.append((max(0.0, left - cell.to * float(self.reach[place])), "cell", place))
         by = dict(zip(rates.places.tolist(), rates.reach.tolist(), strict=True)) if rates.narrow else {}
         for i in rates.narrow:  # its share of what reaches it grows
-            most = self.worth[i][self.cell[i] - 1].to if self.cell[i] else 1.0
+            most = (self.worth[i][self.cell[i] - 1] if self.cell[i] else OPEN).to
             events.append((max(0.0, float(self.reach[i] - self.left[i] / most)) / by[i], "wide", i))
         ends = self.corner[rates.outputs]
         until = np.maximum(self.delivered[rates.outputs] - ends, 0.0) / rates.worth
@@ -192,41 +229,55 @@ class Walk:
 
     def _settle(self, place: int, events: list[tuple[str, int]]) -> None:
         changed: set[int] = {place}
-        was_open = self.is_open[place]
-        self.is_open[place] = bool(self.left[place] >= self.reach[place] * (1 - CLOSE))
-        shaped = {place} if was_open != self.is_open[place] else set()
+        ride = self.ride[place]
+        shaped: set[int] = set()
+        if ride and self.left[place] < ride * self.reach[place] * (1 - CLOSE):
+            self._get_off(place)
+            shaped.add(place)
         for kind, number in events:
             if kind == "empty":
                 self.left[place] = 0.0
             elif kind == "cell":
+                cell = self.worth[place][self.cell[place]]
                 self.cell[place] = min(self.cell[place] + 1, len(self.worth[place]) - 1)
+                self._get_on(place, cell)
                 shaped.add(place)
             elif kind == "corner":
-                self.piece[number] = min(self.piece[number] + 1, len(self.graphs[number]) - 1)
-                self.corner[number] = self.graphs[number][self.piece[number]].to * self.whole[number]
-                changed |= self._above_output[number]
+                piece = self.piece[number] = min(self.piece[number] + 1, len(self.graphs[number]) - 1)
+                self.corner[number] = self.graphs[number][piece].to * self.whole[number]
+                self.slope[number] = self.graphs[number][piece].slope
+                self.later_slope[number] = _next_slope(self.graphs[number][piece:])
+                changed.update(self._before_output[number])
             else:
-                changed.add(number)
+                cell = self.worth[number][self.cell[number] - 1] if self.cell[number] else OPEN
+                self._get_on(number, cell)
+                self.left[number] = cell.to * self.reach[number]
                 shaped.add(number)
-                if self.cell[number]:
-                    self.cell[number] -= 1
-                else:
-                    self.is_open[number] = True
-                    self.left[number] = self.reach[number]
-        for i in shaped:
-            self._rates_of.pop(i, None)
-            for above in self._above_place[i]:
-                self._rates_of.pop(above, None)
+        self._forget_rates(shaped)
+        changed.update(shaped, *(self._parents[i] for i in shaped))
         self._changed(changed)
 
+    def _get_on(self, place: int, cell: Cell) -> None:
+        """It has given up all of this cell: from here on it rides."""
+        self.ride[place], self.passed_on[place] = cell.to, cell.apart + cell.worth * cell.to
 
-def _ancestors(
-    leads: Sequence[Mapping[int, float]], count: int, above: Sequence[set[int]] | None = None
-) -> list[set[int]]:
-    """For each target, the places that lead to it: directly, and by way of ``above`` (or of each other)."""
-    found: list[set[int]] = [set() for _ in range(count)]
-    ways = found if above is None else above
-    for i, targets in enumerate(leads):
-        for target in targets:
-            found[target] |= {i} | ways[i]
-    return found
+    def _get_off(self, place: int) -> None:
+        """It is the narrower one, and only has less to choose from."""
+        self.ride[place], self.passed_on[place] = 0.0, self.worth[place][self.cell[place]].apart
+
+    def _forget_rates(self, shaped: set[int]) -> None:
+        """Of these and of all that lead to them."""
+        due = list(shaped)
+        seen = set(shaped)
+        while due:
+            i = due.pop()
+            self._rates_of.pop(i, None)
+            for parent in self._parents[i]:
+                if parent not in seen:
+                    seen.add(parent)
+                    due.append(parent)
+
+
+def _next_slope(graph: Sequence[Piece]) -> float:
+    """Where it next falls; of its first piece where that falls."""
+    return next((piece.slope for piece in graph if piece.slope > 0), 0.0)

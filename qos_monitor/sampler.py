@@ -44,6 +44,7 @@ class Sample(NamedTuple):
     backlog_ns: Floats  # by arc: work that waits there
     work_ns: float  # done in this tick, a second: boxes and deliveries
     busy_ratio: float  # share of the workers' time that was worked in this tick; others may have helped
+    priced_ns: float = 0.0  # the work of this tick, a second, by what the coefficients say that it takes
 
 
 class Sampler:
@@ -65,6 +66,7 @@ class Sampler:
         self._taken = np.zeros(len(network.arcs))
         self._waiting = np.zeros(len(network.arcs))
         self._delivery_ns = 0.0  # in this tick
+        self._came, self._emitted = np.zeros(len(network.boxes)), np.zeros(len(network.outputs))  # in this tick
         self._worked_ns = 0  # until the last one
         boxes, ports = len(network.boxes), len(epoch.stats.port_box)
         self._begun = (
@@ -110,6 +112,7 @@ class Sampler:
         came = _delta((b.tuples_in for b in before.boxes), (b.tuples_in for b in now.boxes))
         cost_ns = _delta((b.cost_ns for b in before.boxes), (b.cost_ns for b in now.boxes))
         self._observe(calls, came, _delta(self._by_port(before), self._by_port(now)), cost_ns, elapsed_ns)
+        self._came = came
         self._box_rates += self._rate_gain(elapsed_ns) * (came * 1e9 / elapsed_ns - self._box_rates)
 
         waiting, nbytes = _column(a.tuples for a in now.arcs), _column(a.bytes for a in now.arcs)
@@ -156,11 +159,13 @@ class Sampler:
         self._subscribers.fold(np.maximum(offered - dropped, 0), dropped, elapsed_ns)
         cost_ns = _delta((o.cost_ns for o in before.outputs), (o.cost_ns for o in now.outputs))
         self.epoch.stats.observe_outputs(emitted, cost_ns, elapsed_ns)
-        self._delivery_ns = float(cost_ns.sum())
+        self._delivery_ns, self._emitted = float(cost_ns.sum()), emitted
 
     def _sample(self, now: Readings, elapsed_ns: int, busy: Floats) -> Sample:
         stats, load = self.epoch.stats, self.epoch.load
-        coefficients = load.coefficients(stats.effective_cost_ns(), stats.port_selectivity, stats.output_cost_ns)
+        box_ns = stats.effective_cost_ns()
+        coefficients = load.coefficients(box_ns, stats.port_selectivity, stats.output_cost_ns)
+        priced_ns = float(np.dot(box_ns, self._came) + np.dot(stats.output_cost_ns, self._emitted))
         kept, read = self._arcs.share(), self._subscribers.share()
         shares = self._delivered(kept) * read
         worth = kept.copy()
@@ -185,6 +190,7 @@ class Sampler:
             backlog_ns=self._waiting * coefficients.arcs,
             work_ns=float(busy.sum()) * 1e9 + self._delivery_ns * (1e9 / elapsed_ns),
             busy_ratio=self._busy_ratio(now, elapsed_ns),
+            priced_ns=priced_ns * (1e9 / elapsed_ns),
         )
 
     def _delivered(self, kept_on_arc: Floats) -> Floats:

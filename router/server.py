@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -156,18 +157,23 @@ class Server:
                 source = port.stream.source
                 if isinstance(source, TcpSource):
                     name = f"stream {port.stream.name}"
-                    await self._listen(name, source.tcp, partial(SourceConnection, self, port))
+                    await self._listen(name, source.tcp, partial(SourceConnection, self, port), source.receive_bytes)
         except ListenError:
             await self.close()
             raise
 
-    async def _listen(self, name: str, at: object, make: Callable[[], Connection]) -> None:
+    async def _listen(
+        self, name: str, at: object, make: Callable[[], Connection], receive_bytes: int | None = None
+    ) -> None:
         host, port = at.host, at.port  # type: ignore[attr-defined]
         try:
             listener = await self._loop.create_server(make, host, port, backlog=1024)
         except OSError as error:
             why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
             raise ListenError(f"{name}: cannot listen on {at}: {why}") from error
+        if receive_bytes is not None:  # connections inherit it from their listener
+            for open_socket in listener.sockets:
+                open_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self._listeners[name] = listener
         self.addresses[name] = listener.sockets[0].getsockname()[:2]
 

@@ -169,6 +169,7 @@ class TcpSource(Section):
     tcp: Listen
     format: Format = "ndjson"
     timestamps: Literal["ns", "us", "ms", "s"] = "ns"
+    receive_bytes: PositiveSize | None = Field(default=None, alias="receive_buffer")
 
 
 def _check_pace(value: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 LOADS = "0.5,1,1.5,2,3,4"
+SOAK_LOAD = 3.0
 
 
 @cache
@@ -47,11 +48,12 @@ def overload(
     file: Annotated[Path, typer.Argument(help="a network file with a stream that says overload: shed")],
     loads: Annotated[str, typer.Option(help="multiples of the measured knee")] = LOADS,
     arrivals: Annotated[str, typer.Option(help="uniform, bursty, ramp")] = "uniform,bursty,ramp",
-    against: Annotated[str, typer.Option(help="which others: block, oldest, newest, random")] = (
+    against: Annotated[str, typer.Option(help="which others: block, oldest, newest, random; none: only ours")] = (
         "block,oldest,newest,random"
     ),
     seconds: Annotated[float, typer.Option(min=2, max=3600, help="of each run")] = 15.0,
     step: Annotated[float, typer.Option(min=0, max=20, help="a step from 0.5 to this load and back; 0: none")] = 3.0,
+    soak: Annotated[float, typer.Option(min=0, max=86_400, help="only this: three times the knee for so long")] = 0.0,
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
@@ -65,18 +67,23 @@ def overload(
     from engine.bench.harness import BenchError
     from engine.bench.overload.arrivals import SHAPES, Shape
     from engine.bench.overload.promise import Kept, Promises, promise_results, promise_text
-    from engine.bench.overload.report import draw, results, step_results
+    from engine.bench.overload.report import draw, results, soak_results, step_results
     from engine.bench.overload.run import STRATEGIES, overloaded
+    from engine.bench.overload.soak import soak as soaked
     from engine.bench.report import show
     from engine.simulate.contract import contract_text
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
     multiples = [2.0] if quick else _numbers(loads)
     shapes = ["uniform"] if quick else _words(arrivals, SHAPES[:3], "arrivals")
-    strategies = ["shed", *_words(against, STRATEGIES[1:], "strategies")]
+    strategies = ["shed", *(_words(against, STRATEGIES[1:], "strategies") if against != "none" else [])]
     try:
         with overloaded(file, 5.0 if quick else seconds, lambda text: typer.echo(text, err=True)) as experiment:
             experiment.find_knee()
+            if soak:
+                lasted = soaked(experiment, SOAK_LOAD, soak)
+                show(list(soak_results(lasted, SOAK_LOAD)), as_json=as_json, console=console)
+                return
             promises = Promises(experiment.network, experiment.learned, experiment.mix)
             typer.echo(f"the simulator puts the knee at {promises.knee_per_s:,.0f} tuples a second", err=True)
             outcomes: list[Outcome] = []

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from time import process_time
 
 import numpy as np
 import pytest
 
-from catalog.qos import QoS
-from catalog.stats import Statistics
+from catalog.qos import QoS, QoSGraph
+from catalog.shed import Values
+from catalog.stats import Floats, Statistics
 from engine.simulate.sketch import Sketch
 from load_shedder.places import find_places
 from load_shedder.road_map import draw_map
@@ -47,6 +49,43 @@ def test_loss_over_gain_never_falls_along_the_map() -> None:
         saved, loss = np.diff(road_map.saved_ns), np.diff(road_map.loss)
         slopes = loss[saved > 1e-9 * road_map.load_ns] / saved[saved > 1e-9 * road_map.load_ns]
         assert (np.diff(slopes) >= -1e-6 * np.maximum(slopes[:-1], 1e-30)).all()
+
+
+def test_plans_with_drops_by_value_are_near_the_best_possible() -> None:
+    """A split into an output that says which tuples matter and one that does not, places before and behind it."""
+    random, worst = Random(11), 1.0
+    for _ in range(60):
+        sketch = Sketch()
+        graphs = [concave_graph(random), concave_graph(random)]
+        costs = [10 ** random.uniform(1, 3), 10 ** random.uniform(2, 4), 10 ** random.uniform(2, 4)]
+        head = sketch.box(sketch.stream(), cost_ns=costs[0])
+        for graph, cost_ns in zip(graphs, costs[1:], strict=True):
+            sketch.output(sketch.box(head, cost_ns=cost_ns), QoS(loss=graph))
+        network = shedding(sketch.network())
+        statistics = Statistics(network)
+        statistics.cost_per_call_ns[:] = 0.0
+        statistics.rate_per_s[:] = 1e3
+        first, judged, other = find_places(network)
+        low = random.uniform(0.1, 0.9)
+        values = Values((low, 1 - low), (random.uniform(0.05, 0.9), 1.0))
+        places = (first, replace(judged, manner="semantic"), other)
+        road_map = draw_map(network, places, Costs.of(statistics), values={judged.arc: values})
+        assert not road_map.is_cut_short
+        assert road_map.most_ns == pytest.approx(road_map.load_ns)
+
+        def outcome(kept: Floats, costs: list[float] = costs, graphs: list[QoSGraph] = graphs, v: Values = values):  # type: ignore[no-untyped-def]
+            h, a, b = kept
+            carried = np.interp(a, [0.0, 1 - v.shares[0], 1.0], [0.0, v.carried(1 - v.shares[0]), 1.0])
+            load = 1e3 * h * (costs[0] + a * costs[1] + b * costs[2])
+            return load, graphs[0].utilities(h * carried) + graphs[1].utilities(h * b)
+
+        saving_ns = random.uniform(0.1, 0.9) * road_map.load_ns
+        load_ns, utility = outcome(road_map.kept(saving_ns)[:, None])
+        assert load_ns[0] == pytest.approx(road_map.load_ns - saving_ns, rel=1e-6)
+        axis = np.linspace(0, 1, 61)
+        loads, utilities = outcome(np.stack(np.meshgrid(axis, axis, axis, indexing="ij")).reshape(3, -1))
+        worst = min(worst, float(utility[0] / utilities[loads <= load_ns[0]].max()))
+    assert worst > 0.95
 
 
 @pytest.mark.quiet

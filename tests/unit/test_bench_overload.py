@@ -8,6 +8,7 @@ import pytest
 from engine.bench.overload.arrivals import Shape
 from engine.bench.overload.expect import Sums, due
 from engine.bench.overload.measure import Due, delivered, due_at_rates, step_answer, utility_series
+from engine.bench.overload.soak import between, countable_outputs
 from engine.load import load_network
 
 NETWORK = load_network(
@@ -90,3 +91,34 @@ def test_a_series_adds_the_outputs_up() -> None:
         answers, NETWORK, {"lossy": Due(*[np.full(20, 50.0)] * 2), "strict": Due(*[np.full(20, 100.0)] * 2)}
     )
     assert series.tolist() == pytest.approx([1.5] * 4)
+
+
+def test_what_is_missing_is_what_was_dropped_where_nothing_else_takes_tuples() -> None:
+    """Of 100 trades 10 were dropped before a filter, and 5 on the way to an output that gets all of them."""
+    network = load_network(
+        """
+http: {listen: off}
+streams: {s: {schema: {x: double}, overload: shed}}
+boxes: {half: {filter: s, where: "x > 50"}, all: {map: s, add: {y: "x + 1"}}}
+outputs: {some: {from: half, qos: {lossy: 50%}}, each: {from: all, qos: {lossy: 50%}}}
+""",
+        {},
+    )
+    shed = {"s->half": 10, "s->all": 5}
+    arcs = [
+        {"name": a.name, "tuples": 0, "spilled_tuples": 0, "shed": {"shed": shed.get(a.name, 0)}} for a in network.arcs
+    ]
+    taken = {"half": (90, 40), "all": (95, 95)}
+    boxes = [
+        {"name": b.name, "tuples_in": taken[b.name][0], "tuples_out": taken[b.name][1], "tuples_out_by_port": [],
+         "row_wise": True, "dead": 0, "filtered": taken[b.name][0] - taken[b.name][1]}
+        for b in network.boxes
+    ]  # fmt: skip
+    stats = {
+        "arcs": arcs, "boxes": boxes, "streams": [{"admitted": 100}],
+        "outputs": [{"name": "some", "emitted": 40}, {"name": "each", "emitted": 95}],
+    }  # fmt: skip
+    assert set(between(network, stats).values()) == {0}
+    assert countable_outputs(network, stats) == {network.output("each").number}
+    boxes[0]["tuples_in"] -= 1
+    assert sum(map(abs, between(network, stats).values())) == 1, "a tuple on its way from one box to the next is astray"

@@ -88,3 +88,22 @@ def test_steering_goes_up_at_once_and_waits_before_it_goes_down() -> None:
     for tick in range(40):
         control = go(control, -0.5, 1.3 + tick / 10, overloaded=False)
     assert control.share == 0.0
+
+
+def test_what_is_for_a_backlog_goes_with_it_and_no_demand_is_waited_out() -> None:
+    def go(control: Control, excess: float, melt: float, at_s: float, most: float = 1.0) -> Control:
+        now_ns = round(at_s * 1e9)
+        return steer(control, excess_ns=excess, load_ns=1.0, is_overloaded=True, now_ns=now_ns, melt_ns=melt, most=most)
+
+    control = go(Control(), 0.8, 0.5, 1.0)
+    assert (control.share, control.held) == pytest.approx((0.8, 0.3))
+    assert go(control, 0.3, 0.0, 1.1).share == pytest.approx(0.3), "the backlog is gone, and so is its part"
+    beyond = go(control, 2.0, 0.0, 1.1, most=0.6)
+    assert beyond.share == 0.6 and beyond.lacks == pytest.approx(1.4)
+    assert go(beyond, 0.1, 0.0, 1.6, most=0.6).share < 0.55, "released from there, and not from 2"
+
+
+def test_the_last_bit_of_a_plan_goes_too() -> None:
+    control = Control(share=0.009, held=0.009, wanted_at_ns=0, at_ns=10**9)
+    gone = steer(control, excess_ns=-0.5, load_ns=1.0, is_overloaded=False, now_ns=11 * 10**8)
+    assert not gone.is_shedding

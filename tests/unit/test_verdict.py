@@ -105,3 +105,63 @@ def test_who_suffers_is_named() -> None:
     assert after(1, 1.0).suffering == ()
     assert after(1, 1.0, output_utilities=np.array([0.9, 1.0])).suffering == (0,)
     assert after(1, 1.0, output_loss_utilities=np.array([1.0, 0.5])).suffering == (1,)
+
+
+def test_a_call_that_lost_its_core_is_no_overload() -> None:
+    """Coefficients fifty times too high for half a second: what was done says that they are."""
+    dear = EPOCH.load.coefficients(np.full(2, 500_000.0), np.ones(2))
+    usual = after(20, 0.6 * AT_CAPACITY, work_ns=0.6e9, priced_ns=0.6e9, busy_ratio=0.6)
+    verdict, worst = usual, 0.0
+    for _ in range(5):
+        verdict = after(
+            1, 0.6 * AT_CAPACITY, verdict, coefficients=dear, work_ns=0.6e9, priced_ns=30e9, busy_ratio=0.6,
+            backlog_ns=backlog(0.002) * 50,
+        )  # fmt: skip
+        worst = max(worst, verdict.load_ratio)
+        assert verdict.state == "fine"
+    assert worst < 0.8
+
+
+def test_a_tuple_that_really_costs_more_is_believed_within_a_second() -> None:
+    dear = EPOCH.load.coefficients(np.full(2, 30_000.0), np.ones(2))
+    verdict = after(20, 0.5 * AT_CAPACITY, work_ns=0.5e9, priced_ns=0.5e9, busy_ratio=0.5)
+    verdict = after(15, 0.5 * AT_CAPACITY, verdict, coefficients=dear, work_ns=1e9, priced_ns=1e9, busy_ratio=1.0)
+    assert verdict.load_ratio > 1.1
+
+
+def test_an_overload_fills_the_workers_to_a_short_queue() -> None:
+    begun = after(1, 2 * AT_CAPACITY, after(20, 2 * AT_CAPACITY), backlog_ns=backlog(0.1))
+    idle = after(20, 2 * AT_CAPACITY, begun)
+    assert idle.trim > 0.05, "nothing waits: more can be taken"
+    assert idle.excess_ns < begun.load_ns - HEADROOM * begun.capacity_ns
+    assert after(10, 2 * AT_CAPACITY, idle, backlog_ns=backlog(0.1)).trim < 0.02, "that was too much"
+    assert after(20, 0.5 * AT_CAPACITY, idle).trim == 0.0
+
+
+LEVELS = """
+http: {listen: "off"}
+scheduler: {policy: POLICY}
+streams:
+  s: {schema: {x: double}, overload: shed}
+boxes:
+  urgent: {universal: s, cost: 10us}
+  patient: {universal: s, cost: 10us}
+outputs:
+  now: {from: urgent, qos: {deadline: 50ms}}
+  later: {from: patient, qos: {deadline: 5s, lossy: 50%}}
+"""
+
+
+@pytest.mark.parametrize(("policy", "begins"), [("qos", False), ("round_robin", True)])
+def test_what_can_wait_does_where_the_policy_runs_the_urgent_first(policy: str, begins: bool) -> None:
+    network = load_network(LEVELS.replace("POLICY", policy))
+    epoch = Epoch.of(network)
+    terms = Terms.of(network, shed_arcs(network))
+    coefficients = epoch.load.coefficients(np.full(2, 10_000.0), np.ones(2))
+    waiting = np.array([0.1e9 if a.name == "s->patient" else 0.0 for a in network.arcs])
+    busy = sample(1, 0.0)._replace(
+        coefficients=coefficients, offered_rates=np.array([60_000.0]), taken_rates=np.zeros(4), backlog_ns=waiting
+    )
+    verdict = judge(Verdict(headroom_ratio=1.0), busy, terms, 1)
+    assert (verdict.state == "overloaded") is begins
+    assert verdict.melt_ns > 0, "and it is to be gone, at leisure or soon"

@@ -19,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from engine.bench.overload.arrivals import Shape
+from engine.bench.overload.worth import worths
 
 TICK_S = 0.01
 CHUNK_TUPLES = 2_000  # of a batch; a tick of many tuples is several
 BINS_PER_S = 10
+SEND_BYTES = 16 << 10
 
 
 def say(**record: object) -> None:
@@ -36,6 +38,14 @@ def word() -> int:
     if not line:
         sys.exit(1)
     return int(line)
+
+
+def connected(port: int) -> socket.socket:
+    """With a short buffer: what lies in the kernel is out of reach for whoever drops the oldest, and only gets old."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+    connection.connect(("127.0.0.1", port))
+    return connection
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
@@ -60,7 +70,7 @@ class Feed:
         self._changed = threading.Condition()
         self._ended = False
         self.offered = self.dropped = 0
-        self._connection = socket.create_connection(("127.0.0.1", spec["port"]))
+        self._connection = connected(spec["port"])
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
@@ -141,7 +151,9 @@ def send(spec: dict[str, Any]) -> None:
         for feed in feeds:
             feed.tick(due_ns, feed.per_s * factor * TICK_S)
     unsent = sum(feed.end(spec["grace_s"]) for feed in feeds)
-    say(offered=sum(f.offered for f in feeds), dropped=sum(f.dropped for f in feeds), unsent=unsent, behind_s=worst_s)
+    by_stream = {stream["name"]: feed.offered for stream, feed in zip(spec["streams"], feeds, strict=True)}
+    dropped = sum(f.dropped for f in feeds)
+    say(by_stream=by_stream, offered=sum(by_stream.values()), dropped=dropped, unsent=unsent, behind_s=worst_s)
 
 
 def saturate(spec: dict[str, Any]) -> None:
@@ -178,6 +190,7 @@ class Reader:
         self._bins = int(seconds * BINS_PER_S)
         self._warm = int(spec["warm_s"] * BINS_PER_S)
         self.counts, self.utility, self.value = (np.zeros(self._bins) for _ in range(3))
+        self.tuples = 0
         self.latencies: list[np.ndarray[Any, Any]] = []
         self.connection = socket.create_connection(("127.0.0.1", spec["port"]))
         self.begun_ns = 0
@@ -193,6 +206,7 @@ class Reader:
     def _take(self, batch: pa.RecordBatch, now_ns: int) -> None:
         if not batch.num_rows:
             return
+        self.tuples += batch.num_rows
         due = batch.column(batch.schema.get_field_index(self.spec["time"])).cast(pa.timestamp("ns"))
         due_ns = due.cast(pa.int64()).to_numpy(zero_copy_only=False)
         delay_ns = now_ns - due_ns
@@ -203,26 +217,14 @@ class Reader:
         self.latencies.append(delay_ns[at >= self._warm])
         self.counts += np.bincount(at, minlength=self._bins)
         self.utility += np.bincount(at, np.interp(delay_ns, xs, ys), self._bins)
-        self.value += np.bincount(at, self._worth(batch)[inside], self._bins)
-
-    def _worth(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
-        worth = self.spec["value"]
-        if worth is None:
-            return np.ones(batch.num_rows)
-        if "prefer" in worth:
-            import polars as pl
-
-            chosen = pl.DataFrame(batch).select(pl.sql_expr(worth["prefer"]).fill_null(False)).to_series().to_numpy()
-            return np.where(chosen, 1.0, worth["others"])
-        column = batch.column(batch.schema.get_field_index(worth["field"])).to_numpy(zero_copy_only=False)
-        values: np.ndarray[Any, Any] = np.interp(column.astype(np.float64), worth["xs"], worth["ys"])
-        return values
+        self.value += np.bincount(at, worths(self.spec["value"], batch.num_rows, batch)[inside], self._bins)
 
     def answer(self) -> dict[str, Any]:
         delays = np.concatenate(self.latencies) if self.latencies else np.zeros(0)
         p50, p99 = np.quantile(delays, (0.5, 0.99)).tolist() if len(delays) else (0.0, 0.0)
         return {
             "name": self.spec["name"],
+            "tuples": self.tuples,
             "p50_ns": p50,
             "p99_ns": p99,
             "counts": self.counts.tolist(),

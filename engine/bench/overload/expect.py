@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from catalog.network import Network, Output, Stream
 from engine.bench.overload.arrivals import Shape
+from engine.bench.overload.worth import worth_of, worths
 from engine.core import Engine
 from engine.demo.sample import as_train
 from engine.overload import OTHERS_WORTH
@@ -39,6 +39,7 @@ class Sums:
         self.rows = rows
         self.tuples: dict[str, Floats] = {}
         self.value: dict[str, Floats] = {}
+        self.worths: dict[str, list[Floats]] = {}  # of each result, in no order
 
 
 def sums(network: Network, stream: Stream, sample: Path) -> Sums:
@@ -49,9 +50,13 @@ def sums(network: Network, stream: Stream, sample: Path) -> Sums:
 
     def outlet(output: Output) -> Callable[[Train], None]:
         def take(out: Train) -> None:
+            columns = {f.name: out.to_pylist(i) for i, f in enumerate(out.schema)} if worth is not None else {}
+            each = worths(worth, out.count, columns)
             np.add.at(counts[output.name][0], out.arrival_ns, 1.0)
-            np.add.at(counts[output.name][1], out.arrival_ns, worths(output, out))
+            np.add.at(counts[output.name][1], out.arrival_ns, each)
+            found.worths.setdefault(output.name, []).append(each)
 
+        worth = worth_of(output, OTHERS_WORTH)
         return take
 
     engine = Engine(network, [outlet(o) for o in network.outputs], policy="round_robin")
@@ -68,18 +73,6 @@ def sums(network: Network, stream: Stream, sample: Path) -> Sums:
 
 def _running(values: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(values)])
-
-
-def worths(output: Output, train: Train) -> Floats:
-    """What each tuple is worth to the output, as the shedder takes it."""
-    qos = output.qos
-    if qos.value is not None:
-        return qos.value.utilities(train.columns[train.schema.index(qos.value_field)])
-    if not qos.prefer:
-        return np.ones(train.count)
-    frame = pl.DataFrame({f.name: train.to_pylist(i) for i, f in enumerate(train.schema)}, strict=False)
-    chosen = frame.select(pl.sql_expr(qos.prefer).fill_null(False)).to_series().to_numpy()
-    return np.where(chosen, 1.0, OTHERS_WORTH)
 
 
 def read_train(stream: Stream, sample: Path) -> Train:
@@ -99,3 +92,13 @@ def due(all_sums: Mapping[str, Sums], per_s: Mapping[str, float], shape: Shape, 
         until = cycles * running[-1] + running[rest]
         total += np.diff(np.concatenate([[0.0], until[: len(total)]]))
     return total
+
+
+def total_due(all_sums: Mapping[str, Sums], sent: Mapping[str, int], output: str) -> int:
+    """Results of so many tuples of each stream."""
+    total = 0.0
+    for name, found in all_sums.items():
+        cycles, rest = divmod(sent[name], found.rows)
+        running = found.tuples[output]
+        total += cycles * float(running[-1]) + float(running[rest])
+    return round(total)

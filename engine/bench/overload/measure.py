@@ -32,6 +32,8 @@ class Outcome(NamedTuple):
     outputs: tuple[Delivered, ...]
     offered: int
     behind_s: float  # how far the sender fell behind its own schedule, at worst: a client that is too slow says so
+    rate: float | None = None  # `random`: of the knee that it lets in
+    ideal: float | None = None  # `shed`: what the best plan there is would be worth
 
     @property
     def utility(self) -> float:

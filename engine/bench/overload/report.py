@@ -10,8 +10,10 @@ from rich.table import Table
 from catalog.network import Network
 from engine.bench.overload.measure import Outcome, StepAnswer
 from engine.bench.overload.run import best_of_others, in_good_zone
+from engine.bench.overload.soak import Soak
 from engine.bench.report import Result
 
+FLAT = 1.05  # the last third of a soak over the one before
 GAIN = 1.5  # over the best of the others, at twice the knee
 SETTLED_S, RESTORED_S, OVERSHOOTS = 2.0, 5.0, 1
 
@@ -24,12 +26,15 @@ def results(outcomes: Sequence[Outcome], network: Network) -> Iterable[Result]:
         if outcome.strategy == "shed" and any(o.strategy != "shed" for o in outcomes):
             baseline = best_of_others(outcomes, outcome.shape, outcome.load).utility
         target = GAIN if baseline is not None and outcome.load == 2 and outcome.shape == "uniform" else None
-        yield Result("overload", case, "utility", outcome.utility, baseline, at_least=target)
+        more = {"rate": outcome.rate} if outcome.rate is not None else {}
+        yield Result("overload", case, "utility", outcome.utility, baseline, at_least=target, extra=more)
+        if outcome.ideal is not None:
+            yield Result("overload", case, "of_ideal_utility", outcome.utility, outcome.ideal)
         for output in outcome.outputs:
             deadline_ns = network.output(output.name).qos.deadline_ns
             extra = {
-                "share": round(output.share, 4), "value": round(output.value, 4), "utility": round(output.utility, 4),
-                "in_good_zone": in_good_zone(output, deadline_ns),
+                "share": round(output.share, 4), "value_share": round(output.value, 4),
+                "utility": round(output.utility, 4), "in_good_zone": in_good_zone(output, deadline_ns),
             }  # fmt: skip
             limit_s = None if deadline_ns is None else deadline_ns / 1e9
             yield Result("overload", f"{case},{output.name}", "p99_s", output.p99_ns / 1e9, limit_s, extra=extra)
@@ -40,6 +45,16 @@ def step_results(answer: StepAnswer, load: float) -> Iterable[Result]:
     yield Result("overload", case, "settled_s", answer.settled_s, SETTLED_S, at_most=1.0)
     yield Result("overload", case, "restored_s", answer.restored_s, RESTORED_S, at_most=1.0)
     yield Result("overload", case, "overshoots", answer.overshoots, OVERSHOOTS, at_most=1.0)
+
+
+def soak_results(soak: Soak, load: float) -> Iterable[Result]:
+    case = f"soak,load={load:g},{soak.seconds:g}s"
+    said = {"dropped": soak.dropped, "looks": soak.looks, "resident_mib": round(soak.resident[-1] / 2**20, 1)}
+    yield Result("overload", case, "offered_tuples", soak.offered, extra=said)
+    yield Result("overload", case, "resident_growth_ratio", soak.growth, 1.0, at_most=FLAT)
+    for metric in ("worst_residual", "not_received", "astray", "not_read"):
+        yield Result("overload", case, f"{metric}_tuples", getattr(soak, metric))
+    yield Result("overload", case, "missing_tuples", soak.missing, soak.counted, at_least=1.0, at_most=1.0)
 
 
 def draw(outcomes: Sequence[Outcome], network: Network, console: Console) -> None:

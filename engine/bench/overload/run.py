@@ -20,6 +20,7 @@ from engine.bench.harness import BenchError, child, wait_listening
 from engine.bench.overload.arrivals import Shape
 from engine.bench.overload.client import BINS_PER_S
 from engine.bench.overload.expect import Sums, due, is_row_wise, sums
+from engine.bench.overload.ideal import Ideal
 from engine.bench.overload.measure import (
     Delivered,
     Due,
@@ -39,7 +40,7 @@ from engine.simulate.experiment import ROUGHLY, knee_per_s
 STRATEGIES = ("shed", "block", "oldest", "newest", "random")
 CLIENT = "engine.bench.overload.client"
 BUFFER_S = 0.25
-HEADROOM = 0.9  # of the knee that `random` fills: at all of it queues grow without end
+RATES = (0.85, 0.9, 0.95, 1.0)  # of the knee that `random` lets in: the best of them is its outcome
 WARM_S = 2.0
 GRACE_S = 2.0
 KNEE_SECONDS = 6.0
@@ -61,7 +62,9 @@ class Overload:
         self.mix = {name: 1.0 / len(streams) for name in streams}
         self.knee_per_s = 0.0
         self.learned: Mapping[str, Any] = {}  # what the daemon knew of its boxes below the knee
-        self._sums: dict[str, Sums] = {}  # what comes out, to the tuple, where boxes work row by row
+        self._rates: dict[str, float] = {}  # by shape: what turned out best for `random`
+        self._ideal: Ideal | None = None
+        self.sums: dict[str, Sums] = {}  # what comes out, to the tuple, where boxes work row by row
         self._half: tuple[Sequence[Mapping[str, Any]], Floats] = ((), np.zeros(0))  # else: a run at half the knee
 
     def find_knee(self) -> float:
@@ -73,9 +76,9 @@ class Overload:
         """
         self._progress("the knee: what the boxes cost under too much")
         per_s = dict.fromkeys(self.mix, 1.0)
-        with self._daemon("block", None), self._readers(KNEE_SECONDS, 0.0) as readers:
+        with self.daemon("block", None), self.readers(KNEE_SECONDS, 0.0) as readers:
             spec = {"seconds": KNEE_SECONDS, "streams": self.scenario.stream_specs(per_s)}
-            with child(CLIENT, "saturate", self._write("saturate", spec)) as sender:
+            with child(CLIENT, "saturate", self.write("saturate", spec)) as sender:
                 sender.answer()
                 now_ns = time.time_ns()
                 readers.say(str(now_ns))
@@ -95,7 +98,8 @@ class Overload:
         if is_row_wise(self.network):
             self._progress("what comes out when nothing is lost: the sample through the network")
             patient = load_network(self.scenario.file("block"))  # the sample's stamps are no times: nothing may expire
-            self._sums = {s.name: sums(patient, s, self.scenario.samples[s.name]) for s in patient.streams}
+            self.sums = {s.name: sums(patient, s, self.scenario.samples[s.name]) for s in patient.streams}
+            self._ideal = Ideal(self.network, self.learned, self.mix, self.sums.values())
         else:
             self._progress("what comes out when nothing is lost: half the knee")
             answers, offered, _ = self._drive("shed", Shape("uniform", 0.5, self.seconds), None)
@@ -104,20 +108,40 @@ class Overload:
 
     def due(self, shape: Shape, offered: Floats) -> dict[str, Due]:
         """By output: what it would have got."""
-        if not self._sums:
+        if not self.sums:
             return due_at_rates(*self._half, offered)
-        per_s = self._per_s()
+        per_s = self.per_s()
         return {
-            o.name: Due(*(due(self._sums, per_s, shape, o.name, of_value) for of_value in (False, True)))
+            o.name: Due(*(due(self.sums, per_s, shape, o.name, of_value) for of_value in (False, True)))
             for o in self.network.outputs
         }
 
     def outcome(self, strategy: str, shape: Shape) -> Outcome:
-        self._progress(f"{strategy}, {shape.name} arrivals at {shape.load:g} times the knee")
-        answers, offered, sent = self._drive(strategy, shape, None if strategy == "shed" else self._short_memory())
+        """Of ``random`` the best rate, which is looked for once for each shape."""
+        if strategy != "random" or shape.name in self._rates:
+            return self._outcome(strategy, shape, self._rates.get(shape.name, 1.0))
+        tried = [(rate, self._outcome(strategy, shape, rate)) for rate in RATES]
+        self._rates[shape.name], best = max(tried, key=lambda t: t[1].utility)
+        return best
+
+    def _outcome(self, strategy: str, shape: Shape, rate: float) -> Outcome:
+        at = f", {rate:g} of the knee let in" if strategy == "random" else ""
+        self._progress(f"{strategy}, {shape.name} arrivals at {shape.load:g} times the knee{at}")
+        memory_bytes = None if strategy == "shed" else self._short_memory()
+        answers, offered, sent = self._drive(strategy, shape, memory_bytes, rate=rate)
         due = self.due(shape, offered)
         outputs = tuple(delivered(a, self.network.output(a["name"]), due[a["name"]]) for a in answers)
-        return Outcome(strategy, shape.name, shape.load, outputs, sent["offered"], sent["behind_s"])
+        found = Outcome(
+            strategy, shape.name, shape.load, outputs, sent["offered"], sent["behind_s"],
+            rate if strategy == "random" else None,
+            self.ideal(shape.load) if strategy == "shed" and shape.name == "uniform" else None,
+        )  # fmt: skip
+        self._progress(f"    {found.utility:.3f}")
+        return found
+
+    def ideal(self, load: float) -> float | None:
+        """The sum of utilities of the best plan there is at this load, none of it late; None where it is not known."""
+        return None if self._ideal is None else self._ideal.utility(load)
 
     def step(self, load: float) -> tuple[StepAnswer, Floats]:
         """From half the knee to ``load`` times it and back, and how the sum of utilities followed."""
@@ -130,24 +154,24 @@ class Overload:
         before = float(np.median(series[up // 2 : up]))
         return step_answer(series, up, down, 0.5, before), series
 
-    # -- one run ------------------------------------------------------------------------------------------------------
+    # -- one run, and what ``soak`` makes its own of -------------------------------------------------------------------
 
     def _drive(
-        self, strategy: str, shape: Shape, memory_bytes: int | None, look: Callable[[], None] | None = None
+        self,
+        strategy: str,
+        shape: Shape,
+        memory_bytes: int | None,
+        look: Callable[[], None] | None = None,
+        rate: float = 1.0,
     ) -> tuple[Sequence[Mapping[str, Any]], Floats, Mapping[str, Any]]:
         """What the readers saw, what was due by tenths of a second, and what the sender says.
 
         ``look`` is called at the shares ``LOOKS`` of the run.
         """
-        spec = {
-            "shape": shape.name, "load": shape.load, "seconds": shape.seconds, "grace_s": GRACE_S, "seed": 7,
-            "manner": strategy if strategy in ("oldest", "newest", "random") else "direct",
-            "keep": min(1.0, HEADROOM / shape.load), "buffer_s": BUFFER_S,
-            "streams": self.scenario.stream_specs(self._per_s()),
-        }  # fmt: skip
+        spec = self.send_spec(strategy, shape, rate)
         overload = "shed" if strategy == "shed" else "block"
-        with self._daemon(overload, memory_bytes), self._readers(shape.seconds, WARM_S) as readers:
-            with child(CLIENT, "send", self._write("send", spec)) as sender:
+        with self.daemon(overload, memory_bytes), self.readers(shape.seconds, WARM_S) as readers:
+            with child(CLIENT, "send", self.write("send", spec)) as sender:
                 sender.answer()
                 begun_ns = time.time_ns() + 50_000_000
                 readers.say(str(begun_ns))
@@ -164,7 +188,15 @@ class Overload:
         offered = np.array([shape.factor(at) for at in bins.tolist()]) * self.knee_per_s / BINS_PER_S
         return answers, offered, sent
 
-    def _per_s(self) -> dict[str, float]:
+    def send_spec(self, strategy: str, shape: Shape, rate: float = 1.0) -> dict[str, Any]:
+        return {
+            "shape": shape.name, "load": shape.load, "seconds": shape.seconds, "grace_s": GRACE_S, "seed": 7,
+            "manner": strategy if strategy in ("oldest", "newest", "random") else "direct",
+            "keep": min(1.0, rate / shape.load), "buffer_s": BUFFER_S,
+            "streams": self.scenario.stream_specs(self.per_s()),
+        }  # fmt: skip
+
+    def per_s(self) -> dict[str, float]:
         """By stream, at the knee."""
         return {name: share * self.knee_per_s for name, share in self.mix.items()}
 
@@ -172,7 +204,7 @@ class Overload:
         return max(64 << 10, int(BUFFER_S * self.knee_per_s * TUPLE_BYTES))
 
     @contextmanager
-    def _daemon(self, overload: str, memory_bytes: int | None) -> Iterator[subprocess.Popen[bytes]]:
+    def daemon(self, overload: str, memory_bytes: int | None) -> Iterator[subprocess.Popen[bytes]]:
         file = self.scenario.file(overload, memory_bytes)
         process = spawn(command("run", str(file)), stdout=subprocess.DEVNULL)
         try:
@@ -183,13 +215,13 @@ class Overload:
             end(process)
 
     @contextmanager
-    def _readers(self, seconds: float, warm_s: float) -> Iterator[Any]:
+    def readers(self, seconds: float, warm_s: float) -> Iterator[Any]:
         spec = {"seconds": seconds, "outputs": self.scenario.output_specs(warm_s)}
-        with child(CLIENT, "read", self._write("read", spec)) as readers:
+        with child(CLIENT, "read", self.write("read", spec)) as readers:
             readers.answer()
             yield readers
 
-    def _write(self, name: str, spec: Mapping[str, Any]) -> Path:
+    def write(self, name: str, spec: Mapping[str, Any]) -> Path:
         file = self._folder / f"{name}.json"
         file.write_text(json.dumps(spec))
         return file

@@ -15,11 +15,13 @@ from catalog.config.read import read_text
 from catalog.network import Network, Output, Stream
 from catalog.schema import Type
 from engine.bench.harness import BenchError, free_ports
+from engine.bench.overload.worth import worth_of
 from engine.demo.sample import sample
 from engine.load import load_network
 from engine.overload import OTHERS_WORTH
 
 NEVER_NS = 1e18
+RECEIVE_BUFFER = "32KiB"  # of a connection: the kernel's own would hold seconds of a stream that is pushed back
 
 
 class Scenario:
@@ -54,7 +56,9 @@ class Scenario:
         if memory_bytes is not None:
             data.setdefault("engine", {})["memory"] = f"{memory_bytes}B"
         for name, stream in data["streams"].items():
-            stream["source"] = {"tcp": f"127.0.0.1:{self.stream_ports[name]}", "format": "arrow"}
+            stream["source"] = {
+                "tcp": f"127.0.0.1:{self.stream_ports[name]}", "format": "arrow", "receive_buffer": RECEIVE_BUFFER,
+            }  # fmt: skip
             stream["overload"] = overload if stream.get("overload") == "shed" else stream.get("overload", "block")
         for name, output in data["outputs"].items():
             output["sink"] = {
@@ -67,15 +71,15 @@ class Scenario:
 
     def stream_specs(self, per_s: Mapping[str, float]) -> list[dict[str, Any]]:
         return [
-            {"port": self.stream_ports[s.name], "time": s.time_field, "sample": str(self.samples[s.name]),
-             "per_s": per_s[s.name]}
+            {"name": s.name, "port": self.stream_ports[s.name], "time": s.time_field, "per_s": per_s[s.name],
+             "sample": str(self.samples[s.name])}
             for s in self.network.streams
         ]  # fmt: skip
 
     def output_specs(self, warm_s: float) -> list[dict[str, Any]]:
         return [
             {"name": o.name, "port": self.output_ports[o.name], "time": time_field(self.network, o), "warm_s": warm_s,
-             "latency": _latency(o), "value": _value(o)}
+             "latency": _latency(o), "value": worth_of(o, OTHERS_WORTH)}
             for o in self.network.outputs
         ]  # fmt: skip
 
@@ -96,10 +100,3 @@ def time_field(network: Network, output: Output) -> str | None:
 def _latency(output: Output) -> tuple[list[float], list[float]]:
     graph = output.qos.latency
     return ([0.0, NEVER_NS], [1.0, 1.0]) if graph is None else (graph.xs.tolist(), graph.ys.tolist())
-
-
-def _value(output: Output) -> dict[str, Any] | None:
-    qos = output.qos
-    if qos.value is not None:
-        return {"field": qos.value_field, "xs": qos.value.xs.tolist(), "ys": qos.value.ys.tolist()}
-    return {"prefer": qos.prefer, "others": OTHERS_WORTH} if qos.prefer else None
