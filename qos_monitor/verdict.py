@@ -200,9 +200,9 @@ def _begins(backlog: Floats, terms: Terms, load_ns: float, capacity_ns: float) -
 
 def _melt_ns(backlog: Floats, backlog_ns: float, terms: Terms, capacity_ns: float) -> float:
     """Work a second beside what arrives, until no more waits than may."""
-    half = capacity_ns / 2e9
-    soon = [(float(backlog[level.arcs].sum()) - half * level.wait_ns) / MELT_S for level in terms.levels]
-    return max(0.0, (backlog_ns - half * terms.wait_ns) / LEISURE_S, *soon)
+    per_ns = capacity_ns / 1e9
+    soon = [(float(backlog[level.arcs].sum()) - per_ns * level.wait_ns) / MELT_S for level in terms.levels]
+    return max(0.0, (backlog_ns - per_ns * terms.wait_ns / 2) / LEISURE_S, *soon)
 
 
 def _trim(before: Verdict, backlog_ns: float, may_wait_ns: float, elapsed_s: float) -> float:

@@ -59,7 +59,7 @@ def test_below_the_knee_everything_is_promised() -> None:
 def test_at_twice_the_load_what_has_no_loss_graph_keeps_all_and_is_in_time(process: str) -> None:
     """Of 72 us a tuple about half may be spent: 12 on what is kept whole, 12 on the 40 % that the lossy one needs, and
     of the linear one's 30 what then is left. Load 1 has room for the engine's own work at short trains; in an overload
-    trains are long, and the worker has all of its time for the boxes: of that the linear one gets less than it takes."""
+    trains are long and the worker has all of its time for boxes: the linear one gets less than what that leaves."""
     [found] = run_contracts(experiment((2.0,), process))
     kept = found.outputs[0]
     assert kept.share == pytest.approx(1.0, abs=0.01)
