@@ -1,10 +1,7 @@
 """The log: records one after another in segment files, on disk before anybody is told so.
 
-A position is a count of bytes since the log began; a segment is named by the position of its first byte. A record is
-
-    magic 4 | payload bytes 4 | CRC-32 4 | kind 4 | position 8 | payload, padded to 8 bytes
-
-and the CRC covers all of it but the magic and itself. ``append`` collects; ``commit`` writes the group and syncs it,
+A position is a count of bytes since the log began; a segment is named by the position of its first byte, and records
+(``log_records.py``) follow one another in it. ``append`` collects; ``commit`` writes the group and syncs it,
 and when it returns without an error the group is on disk. Of a large group each MiB is written as soon as it is there
 and the disk told to begin with it, so it works while the rest is encoded; what goes wrong with that is said by
 ``commit``. A segment is begun only at the start of a group, after its folder was synced, so every segment but the last
@@ -34,23 +31,16 @@ import errno
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from storage.checksum import crc32
 from storage.files import Bytes, File, Files, StorageError, numbers
+from storage.log_records import Record, Scan, framed
 from storage.plants import planted
 
-MAGIC = b"AuL1"
 MARK = 0
 """The kind of record that is the log's own; users of the log number theirs from 1."""
 
 SEGMENT_BYTES = 64 * 1024**2
 PIECE_BYTES = 1024**2
-RECORD_BYTES_AT_MOST = 1024**3
-_READ_BYTES = 4 * 1024**2
-
-_HEADER = struct.Struct("<4sIIIQ")
-_CHECKED = struct.Struct("<IIQ")
 _MARK = struct.Struct("<Q")
 
 
@@ -64,13 +54,6 @@ class LogFailedError(StorageError):
 
 class LogDamageError(StorageError):
     """Something that was acknowledged cannot be read."""
-
-
-class Record(NamedTuple):
-    position: int
-    kind: int
-    payload: memoryview
-    end: int  # the position after it
 
 
 class Log:
@@ -138,7 +121,7 @@ class Log:
     def _open_segment(self, base: int, position: int) -> None:
         file = self._segments[base]
         is_last = base == self._bases[-1]
-        scan = _Scan(file, base)
+        scan = Scan(file, base)
         for record in scan.records(position):
             self._note(record)
         if scan.bad_at is None:
@@ -183,14 +166,8 @@ class Log:
 
     def _put(self, kind: int, parts: Sequence[Bytes]) -> int:
         position = self.durable + self._group_bytes
-        size = sum([len(p) for p in parts])
-        assert size <= RECORD_BYTES_AT_MOST
-        crc = crc32(_CHECKED.pack(size, kind, position))
-        for part in parts:
-            crc = crc32(part, crc)
-        padding = bytes(-size % 8)
-        self._piece += [_HEADER.pack(MAGIC, size, crc, kind, position), *parts, padding]
-        size += _HEADER.size + len(padding)
+        written, size = framed(position, kind, parts)
+        self._piece += written
         self._piece_bytes += size
         self._group_bytes += size
         return position
@@ -295,7 +272,7 @@ class Log:
             bases = self._bases  # one list for both looks: prune makes a new one
             at = max(0, bisect_right(bases, position) - 1)
             base, end = bases[at], bases[at + 1] if at + 1 < len(bases) else limit
-            scan = _Scan(self._segments[base], base, min(end, limit))
+            scan = Scan(self._segments[base], base, min(end, limit))
             for record in scan.records(max(position, base)):
                 if record.kind != MARK:
                     yield record
@@ -325,64 +302,3 @@ class Log:
 
     def _name(self, base: int) -> str:
         return f"{self._folder}/{base:020d}.log"
-
-
-class _Scan:
-    """The records of one segment. ``bad_at`` is the position where they stop before the end, and ``why``."""
-
-    def __init__(self, file: File, base: int, end: int | None = None) -> None:
-        self._file = file
-        self._base = base
-        self._end = (file.size if end is None else end - base) + base
-        self._buffer = memoryview(b"")
-        self._buffer_at = 0
-        self.bad_at: int | None = None
-        self.why = ""
-
-    def records(self, position: int) -> Iterator[Record]:
-        while position < self._end:
-            record = self._record(position)
-            if record is None:
-                self.bad_at = position
-                return
-            yield record
-            position = record.end
-
-    def salvage(self, position: int) -> Iterator[Record]:
-        """Good records behind a bad one, found by their magic: each knows its own position."""
-        data = self._file.read(position - self._base, self._end - position)
-        at = data.find(MAGIC)
-        while at >= 0:
-            record = self._record(position + at)
-            if record is not None:
-                yield record
-            at = data.find(MAGIC, at + 1)
-
-    def _record(self, position: int) -> Record | None:
-        header = self._bytes(position, _HEADER.size)
-        if len(header) < _HEADER.size:
-            return self._bad(f"{len(header)} bytes are left, less than a header")
-        magic, size, crc, kind, claimed = _HEADER.unpack(header)
-        if magic != MAGIC or claimed != position:
-            return self._bad("no record begins here")
-        if size > RECORD_BYTES_AT_MOST or position + _HEADER.size + size > self._end:
-            return self._bad(f"a record of {size:,} bytes does not fit into the file")
-        payload = self._bytes(position + _HEADER.size, size)
-        if crc32(payload, crc32(_CHECKED.pack(size, kind, position))) != crc:
-            return self._bad("the CRC does not match")
-        end = position + _HEADER.size + size + (-size % 8)
-        if end > self._end:
-            return self._bad("the padding is missing")
-        return Record(position, kind, payload, end)
-
-    def _bad(self, why: str) -> Record | None:
-        self.why = why
-        return None
-
-    def _bytes(self, position: int, size: int) -> memoryview:
-        at = position - self._buffer_at
-        if at < 0 or at + size > len(self._buffer):
-            want = min(max(size, _READ_BYTES), self._end - position)
-            self._buffer = memoryview(self._file.read(position - self._base, want))
-            self._buffer_at, at = position, 0
-        return self._buffer[at : at + size]

@@ -24,7 +24,8 @@ from engine.durable.records import NAMED, OUTPUT, RECOVERED, REPEATS, TRAIN, ent
 from engine.durable.regenerated import Regenerated
 from storage.admission import Entry
 from storage.encode import EncodingError, TrainReader
-from storage.log import Log, LogDamageError, Record
+from storage.log import Log, LogDamageError
+from storage.log_records import Record
 from storage.plants import planted
 from storage.train import Train
 
