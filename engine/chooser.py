@@ -2,8 +2,8 @@
 
 Ten times a second somebody ticks it: the simulation itself, or a thread of the daemon. It looks a few times at the
 start, as it becomes known how fast tuples come, and from then on while things go badly: tuples come out worth less than
-they could be, or wait until they are. While all is well there is nothing to gain, and nothing is spent. A look that
-changes nothing is followed by a pause twice as long as the last one.
+they could be, or wait until they are. While all is well there is nothing to gain, and nothing is spent. After
+the first few, a look that changes nothing is followed by a pause twice as long as the last one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Chooser:
         self.looks += 1
         current = self.choice.policy
         found = next_choice(current, self._what_if.forecasts(snapshot(), statistics, self._names, current))
-        self._pause_ns = SHORTEST_NS if found is not None else min(LONGEST_NS, 2 * self._pause_ns)
+        settled = found is None and self.looks >= FIRST_LOOKS
+        self._pause_ns = min(LONGEST_NS, 2 * self._pause_ns) if settled else SHORTEST_NS
         self._due_ns = now_ns + self._pause_ns
         if found is not None:
             self.choice = found

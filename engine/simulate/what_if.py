@@ -7,8 +7,10 @@ counts is where a policy leads. What comes at last only keeps up the pressure on
 the graphs twice over (a shorter one would not see what waiting costs in the end), and as long again as the oldest tuple
 has waited (or all would be judged by how they clear the same backlog), within a limit on the steps.
 
-Two rounds keep it cheap: a short one for all candidates, a long one for those that did well. A candidate that takes far
-more steps than the trains would ask for (``edf`` on long trains) is given up: no forecast.
+Two rounds keep it cheap: a short one for all candidates, a long one for those that did well; for all of them where the
+short one was too short to see a tuple. A candidate that takes far more steps than the trains would ask for (``edf`` on
+long trains) is given up: no forecast. When the first ones all are, it was the trains that were thought to take fewer:
+what they took tells how far ahead the next try may look.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from scheduler.state import SchedulerSettings, SchedulerState
 LEAST_NS, MOST_NS = 250_000_000, 10_000_000_000  # of the horizon
 STEPS = (1_500, 10_000)  # of a candidate, about, in the short round and in the long one
 DEARER = 4  # who needs so many times these steps is given up
-ENOUGH_NS = 1_000_000_000  # of what came of late, to take it for what will come
+GIVEN_UP, TRIES = 1, 4  # when the first two are, a round is tried again, so often at most
+ENOUGH_NS = 500_000_000  # of what came of late, to take it for what will come
 RECENT_NS = MOST_NS
 LONG_ENOUGH = 0.9  # a short round that sees so much of the long one is all that is needed
 SCENE, PRESSURE = 0.25, 0.35  # of the horizon, at its start and at its end
@@ -137,34 +140,54 @@ class WhatIf:
         self._asked += 1
         frozen = deepcopy(statistics)
         short, long = STEPS
-        found = self._round(names, snapshot, frozen, short) or self._round(names, snapshot, frozen, short)
-        if self._horizon_ns(snapshot, short) >= LONG_ENOUGH * self._horizon_ns(snapshot, long):
+        found, seen = self._try(names, snapshot, frozen, short)
+        if seen and self._horizon_ns(snapshot, short) >= LONG_ENOUGH * self._horizon_ns(snapshot, long):
             return found
-        return self._round(finalists(current, found), snapshot, frozen, long)
+        found, seen = self._try(finalists(current, found) if seen else names, snapshot, frozen, long)
+        return found if seen else []
+
+    def _try(
+        self, names: Sequence[str], snapshot: Snapshot, statistics: Statistics, steps: int
+    ) -> tuple[list[Forecast], bool]:
+        """A round, and whether it saw anything; again, less far ahead, while all of it is given up."""
+        for _ in range(TRIES):
+            found, counted = self._round(names, snapshot, statistics, steps)
+            if found:
+                return found, counted > 0
+        return [], False
 
     def _horizon_ns(self, snapshot: Snapshot, steps: int) -> int:
         return horizon_ns(self._network, snapshot, steps, self._steps_a_train)
 
-    def _round(self, names: Sequence[str], snapshot: Snapshot, statistics: Statistics, steps: int) -> list[Forecast]:
-        """One after the other; the fewest steps that a train took are what the next horizon is reckoned by."""
+    def _round(
+        self, names: Sequence[str], snapshot: Snapshot, statistics: Statistics, steps: int
+    ) -> tuple[list[Forecast], int]:
+        """One after the other, and the tuples that counted; the fewest steps that a train took are what the next
+        horizon is reckoned by."""
         duration_ns = self._horizon_ns(snapshot, steps)
         trains = arrivals_ahead(snapshot, duration_ns, (self._seed, self._asked))
         came = sum(len(moments) for moments, _ in trains.values()) + len(snapshot.waiting)
         found: dict[str, Forecast] = {}
         fewest: int | None = None
-        for name in names:
+        counted = 0
+        for number, name in enumerate(names):
             simulation = self._simulate(name, snapshot, statistics, trains, duration_ns, DEARER * steps)
-            if simulation is None:
+            if not simulation.is_done:
+                if number >= GIVEN_UP and fewest is None:
+                    began = sum(simulation.came_trains) + len(snapshot.waiting)
+                    self._steps_a_train = max(2 * self._steps_a_train, simulation.totals.plans / max(1, began))
+                    return [], 0
                 continue
             taken = simulation.totals.plans
             fewest = taken if fewest is None else min(fewest, taken)
             quality = summary(simulation.recorders)
+            counted = max(counted, quality.tuples)
             found[name] = Forecast(name, quality.utility, quality.mean_ns)
         if fewest is None:
-            self._steps_a_train *= DEARER  # it was thought that trains take fewer: next time not so far ahead
+            self._steps_a_train *= DEARER
         elif came:
             self._steps_a_train = max(1.0, fewest / came)
-        return list(found.values())
+        return list(found.values()), counted
 
     def _simulate(
         self,
@@ -174,8 +197,8 @@ class WhatIf:
         trains: Mapping[int, Trains],
         duration_ns: int,
         steps_at_most: int,
-    ) -> Simulation | None:
-        """The network under a policy from now on; None when it took too many steps."""
+    ) -> Simulation:
+        """The network under a policy from now on; not done when it took too many steps."""
         simulation = Simulation(
             self._network,
             policies()[name],
@@ -196,5 +219,5 @@ class WhatIf:
             simulation.run(until_ns)
             self._breathe()
             if simulation.totals.plans > steps_at_most:
-                return None
+                break
         return simulation
