@@ -2,7 +2,8 @@
 
 The set-up is that of ``deadlines.py``. P4 has ATS 15 points below BTS and 30 below TAAT at lambda 0.5. Here the orders
 are the same and the distances larger: BTS, which runs what is too late, falls off sharply once there is too much to do,
-and TAAT, which pays for a step with every task, is full at a fifth of the rate.
+and TAAT, which pays for a step with every task, is full at a fifth of the rate. The paper also has BTS1 near BTS, which
+is not judged here: it drops what is hopeless, and lies where ATS1 does.
 """
 
 from __future__ import annotations
