@@ -16,6 +16,7 @@ from scheduler.choice import MARGIN, Forecast, candidates, finalists, first_choi
 from scheduler.events import Enqueued
 from scheduler.policies import policies, requirements
 from scheduler.state import SchedulerSettings, SchedulerState
+from scheduler.trains import TrainRule
 
 SECOND = 1_000_000_000
 TIGHT = QoSGraph(((0.0, 1.0), (1e6, 1.0), (1e9, 0.0)))
@@ -174,3 +175,30 @@ def test_arrivals_are_as_fast_as_measured() -> None:
     times, counts = trains[0]
     assert times[0] >= 5 * SECOND and set(np.unique(counts)) == {10}
     assert counts.sum() == pytest.approx(20_000, rel=0.1)
+
+
+def in_bursts(streams: int, every_ns: int, tuples: int) -> Snapshot:
+    """A second and a half of bursts on all streams at once."""
+    times = np.arange(0, 3 * SECOND // 2, every_ns)
+    recent = {s: (times, np.full(len(times), tuples, np.int64)) for s in range(streams)}
+    rate = tuples * 1e9 / every_ns
+    return Snapshot(3 * SECOND // 2, (), (rate,) * streams, (float(tuples),) * streams, recent, 3 * SECOND // 2)
+
+
+def test_a_round_too_short_to_see_a_tuple_rules_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.simulate.what_if.STEPS", (4, 4_000))
+    network = chains(*[TIGHT, LOOSE] * 3)
+    names = candidates(network)
+    what_if = WhatIf(network, settings=SchedulerSettings(), workers=1, overheads=Overheads(), seed=3)
+    found = what_if.forecasts(in_bursts(6, 300_000_000, 5), Statistics(network), names, "qos")
+    assert {f.policy for f in found} == set(names) and all(f.latency_ns > 0 for f in found)
+
+
+def test_what_was_given_up_tells_how_far_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A train of 40 tuples is 80 steps here, and one was reckoned with: the second try is near enough."""
+    monkeypatch.setattr("engine.simulate.what_if.STEPS", (400, 400))
+    network = chains(TIGHT, LOOSE, cost_ns=1e5)
+    settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 1))
+    what_if = WhatIf(network, settings=settings, workers=1, overheads=Overheads(), seed=3)
+    found = what_if.forecasts(in_bursts(2, 20_000_000, 40), Statistics(network), ("qos", "fcfs", "hr"), "qos")
+    assert [f.policy for f in found] == ["qos", "fcfs", "hr"]
