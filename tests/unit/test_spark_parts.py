@@ -236,6 +236,9 @@ def test_the_user_has_the_last_word_on_settings(tmp_path: Path) -> None:
     settings = settings_for("local[2]", {"spark.sql.shuffle.partitions": "7"}, tmp_path)
     assert settings["spark.sql.shuffle.partitions"] == "7" and settings["spark.ui.enabled"] == "false"
     assert "spark.ui.enabled" not in settings_for("spark://a:1", {}, tmp_path)
+    sockets = "spark.python.unix.domain.socket.enabled"
+    assert settings_for("local", {}, Path("/tmp/short"))[sockets] == "true"
+    assert settings_for("local", {}, Path("/tmp/" + "long" * 20))[sockets] == "false", "a name that no socket can have"
 
 
 def test_only_small_files_with_company_are_joined() -> None:
