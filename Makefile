@@ -25,7 +25,10 @@ install-spark: $(SPARK) ## and Spark with it, for bulk sources and sinks; brings
 run: $(BYTECODE) ## the demo: a market under bursts, live in the terminal; Ctrl-C ends it
 	@$(BIN)/aurorad demo
 
-test: check test-core test-spark ## lint, types and every test: what CI runs
+# Types take one core, warming Spark up another: side by side. Not while pip still lays files down that mypy may read.
+test: $(DEV) $(SPARK) ## lint, types and every test: what CI runs
+	@$(MAKE) --no-print-directory -j2 check $(WARM)
+	@$(MAKE) --no-print-directory test-core test-spark
 
 test-core: $(DEV) ## the tests that need neither Spark nor Java
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not spark and not quiet"
