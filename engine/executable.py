@@ -215,6 +215,9 @@ class FusedStep:
             for single in self.singles:
                 single.run(inbox)
             return
+        if len(inbox.trains) == 1 and (trains := inbox.trains.pop(self.arcs[0], None)):  # as a rule
+            self._call(0, trains, inbox)
+            return
         # From the end to the start: what waits further down is older and must come out first.
         for stage in range(len(self.arcs) - 1, -1, -1):
             if trains := inbox.trains.pop(self.arcs[stage], None):
