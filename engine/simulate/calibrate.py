@@ -166,11 +166,14 @@ def _way(network: Network, reads: int, settings: SchedulerSettings | None = None
 
 
 def _settle(engine: Engine) -> None:
-    """Until nothing waits and nothing runs. Not by ``drain``, whose naps of 2 ms make everything colder than it is."""
+    """Until nothing waits and nothing runs. Not by ``drain``, whose naps of 2 ms make everything colder than it is; and
+    the end of the last plan is read at once, not with the next turn of the scheduler's thread, 20 ms later."""
     until_s = monotonic() + DRAIN_S
+    engine.loop.settle()
     while not engine.is_quiet():
         assert monotonic() < until_s, "what was fed takes too long"
         sleep(NAP_S)
+        engine.loop.settle()
 
 
 def measure_costs(

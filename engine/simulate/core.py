@@ -99,6 +99,7 @@ class Simulation:
         self.came_tuples = [0] * len(network.streams)
         self.came_trains = [0] * len(network.streams)
         self.busy_ns = 0  # of all workers
+        self.unit_busy_ns = [0] * len(self.state.unit_boxes)  # of workers with it
         self.lent_ns = 0  # of the I/O thread, on plans
         self.samples: list[tuple[float, float]] = []  # seconds, and bytes that waited then
         self._admitted = 0  # trains so far
@@ -234,6 +235,8 @@ class Simulation:
         end_ns, self._lock_ns = self._execute(plan.boxes, claims, begun_ns)
         self.execution.effects = None
         self.busy_ns += end_ns - int(begun_ns)
+        for unit in plan.units or ():
+            self.unit_busy_ns[unit] += end_ns - int(begun_ns)
         if effects is None:
             self._push(end_ns, END, plan)
         elif end_ns - self._lock_ns > BRIEF_NS:

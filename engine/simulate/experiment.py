@@ -1,9 +1,9 @@
 """A network at several loads under several policies: what `aurorad simulate` runs.
 
-A load is a multiple of the knee (``knee_rates``): at 1 all workers are busy all the time, with the boxes and with what
-the engine needs for itself. ``bench overload`` counts its loads in the same way on the daemon. Streams share the load
-as their measured rates say, or evenly where none is known. Arrivals are drawn once for each load, and every policy gets
-the same.
+A load is a multiple of the knee (``knee_rates``): at 1 all workers, or one unit, are busy all the time, with the boxes
+and with what the engine needs for itself. ``bench overload`` counts its loads in the same way on the daemon. Streams
+share the load as their measured rates say, or evenly where none is known. Arrivals are drawn once for each load, and
+every policy gets the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ LONG_TRAIN = AUTO_TUPLES  # tuples: what "in long trains" means
 SUSTAINED = 0.95  # of the utility at the lowest load
 ROUGHLY = 0.7  # of the rough knee: where the workers are looked at
 KNEE_NS = 2_000_000_000
-KNEE_LOOKS = 2
+KNEE_LOOKS = 8  # at most
+BELOW = 0.8  # busy for no more than that, they can be looked at: above it a queue may be growing
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[str, float, float], None]
@@ -88,31 +89,35 @@ class Run(NamedTuple):
     choices: tuple[Chosen, ...] = ()  # of the policy auto: when, which and why
 
 
-def knee_per_s(rate_per_s: float, busy_ns: float, elapsed_ns: float, workers: int) -> float:
-    """Tuples a second that would keep the workers busy all the time, from how busy they were at a rate below that."""
-    return rate_per_s * workers * elapsed_ns / max(busy_ns, 1.0)
+def knee_per_s(rate_per_s: float, workers_share: float, busiest_share: float) -> float:
+    """Tuples a second that would keep all workers busy all the time, or the one unit that is busiest: it cannot run
+    twice at once. From the shares of time that they were at a rate below that."""
+    return rate_per_s / max(workers_share, busiest_share, 1e-9)
 
 
 def knee_rates(experiment: Experiment) -> Floats:
     """By stream: tuples a second at load 1.
 
     As ``bench overload`` finds it on the daemon: first roughly, from the boxes alone, and then from how busy the
-    workers are at seven tenths of that. Done again from there, because overheads may be most of the work. It does not
-    ask whether one box alone has more to do than one worker can.
+    workers are at seven tenths of that. Again from there, until it is a look from below: overheads may be most of the
+    work, and one unit may be all of it.
     """
     rough = capacity_rates(experiment.network, experiment.statistics, experiment.workers, experiment.overheads)
     total = float(rough.sum())
     if not total:
         return rough
     found = total
-    for _ in range(KNEE_LOOKS):
+    for look in range(KNEE_LOOKS):
         rates = rough * (ROUGHLY * found / total)
         trains = {s: arrivals("uniform", experiment.seed, s, rate, KNEE_NS) for s, rate in enumerate(rates.tolist())}
         simulation, _ = build(experiment, experiment.policies[0], trains)
         simulation.run(KNEE_NS)
+        workers_share = simulation.busy_ns / (KNEE_NS * experiment.workers)
         # Where the I/O thread runs most plans, it is busy all the time before the workers are.
-        busy_ns = max(simulation.busy_ns, simulation.io_busy_ns * experiment.workers)
-        found = knee_per_s(float(rates.sum()), busy_ns, KNEE_NS, experiment.workers)
+        busiest_share = max(simulation.io_busy_ns, *simulation.unit_busy_ns) / KNEE_NS
+        found = knee_per_s(float(rates.sum()), workers_share, busiest_share)
+        if look and max(workers_share, busiest_share) < BELOW:
+            break
     return rough * (found / total)
 
 

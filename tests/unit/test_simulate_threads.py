@@ -91,3 +91,9 @@ def test_the_knee_is_where_all_workers_are_always_busy() -> None:
     overheads = Overheads(step_ns=500_000.0, claim_ns=0.0, plan_ns=0.0, call_ns=0.0)
     experiment = Experiment(network, statistics, ("fcfs",), (1.0,), settings=settings, overheads=overheads)
     assert knee_rates(experiment).tolist() == pytest.approx([1e9 / 1.5e6], rel=0.02)
+
+
+def test_the_knee_of_one_heavy_box_is_where_it_is_always_busy_however_many_workers_there_are() -> None:
+    network, statistics = chains(1, 1, 1e6)
+    experiment = Experiment(network, statistics, ("fcfs",), (1.0,), workers=4, overheads=FREE)
+    assert knee_rates(experiment).tolist() == pytest.approx([1_000.0], rel=0.02)

@@ -36,6 +36,7 @@ from engine.bench.overload.scenario import Scenario
 from engine.load import load_network
 from engine.processes import command, end, spawn
 from engine.simulate.experiment import ROUGHLY, knee_per_s
+from scheduler.superbox import static_superboxes
 
 STRATEGIES = ("shed", "block", "oldest", "newest", "random")
 CLIENT = "engine.bench.overload.client"
@@ -90,10 +91,8 @@ class Overload:
         shape = Shape("uniform", ROUGHLY, self.seconds)
         self._drive("block", shape, None, lambda: looks.append(self.stats()))
         self.learned = looks[-1]
-        before_ns, after_ns = (sum(w["busy_ns"] for w in look["workers"]) for look in looks)
         elapsed_ns = self.seconds * (LOOKS[1] - LOOKS[0]) * 1e9
-        workers = self.network.config.engine.workers
-        self.knee_per_s = knee_per_s(ROUGHLY * self.knee_per_s, after_ns - before_ns, elapsed_ns, workers)
+        self.knee_per_s = knee_per_s(ROUGHLY * self.knee_per_s, *busy_shares(self.network, looks, elapsed_ns))
         self._progress(f"the knee is at {self.knee_per_s:,.0f} tuples a second")
         if is_row_wise(self.network):
             self._progress("what comes out when nothing is lost: the sample through the network")
@@ -231,6 +230,15 @@ class Overload:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.scenario.http_port}/api/v1/stats", timeout=10) as answer:
             found: dict[str, Any] = json.loads(answer.read())
             return found
+
+
+def busy_shares(network: Network, looks: Sequence[Mapping[str, Any]], elapsed_ns: float) -> tuple[float, float]:
+    """Of the time between two looks: how much the workers were busy, and the superbox that has most to do."""
+    before, after = looks
+    spent_ns = [b["cost_ns"] - a["cost_ns"] for a, b in zip(before["boxes"], after["boxes"], strict=True)]
+    busiest_ns = max((sum(spent_ns[b] for b in s.boxes) for s in static_superboxes(network)), default=0)
+    busy_ns = [sum(w["busy_ns"] for w in look["workers"]) for look in looks]
+    return (busy_ns[1] - busy_ns[0]) / (elapsed_ns * network.config.engine.workers), busiest_ns / elapsed_ns
 
 
 def rough_knee(network: Network, stats: Mapping[str, Any], mix: Mapping[str, float]) -> float:
