@@ -166,7 +166,7 @@ class Simulation:
                     by_io = True
                     self._finish(what)
                 elif kind == BACK:
-                    self._come_back(*what)
+                    awake += self._come_back(*what)
             self._schedule(by_io, awake)
             if by_io:
                 self.io_busy_ns += max(0, self._io_ns - now_ns)
@@ -245,14 +245,20 @@ class Simulation:
             self.execution.apply(effects, self.now_ns, 0)
             self._push(end_ns, END, plan)
 
-    def _come_back(self, plan: Plan, effects: list[Effect]) -> None:
-        """The lock may be another's: then the worker sleeps until it gets it, and results are late by that."""
-        late_ns = max(0, self._lock_ns - self.now_ns)
-        if late_ns:
-            late_ns += int(self.overheads.woken_ns)
-            self.busy_ns += late_ns
+    def _come_back(self, plan: Plan, effects: list[Effect]) -> int:
+        """The lock may be another's: then the worker sleeps until it gets it, and results are late by that. Whether it
+        has ended its plan now (1) or will later (0)."""
+        late_ns = self._lock_ns - self.now_ns
+        if late_ns <= 0:
+            self.execution.apply(effects, self.now_ns, 0)
+            self._idle += 1
+            self._finish(plan)
+            return 1
+        late_ns += int(self.overheads.woken_ns)
+        self.busy_ns += late_ns
         self.execution.apply(effects, self.now_ns, late_ns)
         self._push(self.now_ns + late_ns, END, plan)
+        return 0
 
     def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> Ran:
         return self.execution.run(boxes, claims, begun_ns, self._stretch() if self._is_crowded else 1.0)
