@@ -25,6 +25,10 @@ AUTO_TUPLES = 262_144
 """The most that one plan takes from a queue while nothing tunes it. Trains stay as long as they came; this bounds how
 many of them share the 60 us that a plan costs beside its boxes, and how long the tuples behind them wait."""
 
+LONGEST_NS = 100_000_000
+"""And for how long a plan keeps its worker at most, where no deadline is tighter: a backlog of dear tuples would become
+a plan of seconds, in which nothing else has its turn, no cost is learned and no shed plan is felt."""
+
 LEAST_TUPLES = 16
 SLACK_SHARE = 0.25
 SLIPPING = 0.01  # share of tuples after their deadline from which on trains are shortened
@@ -83,7 +87,7 @@ def arrived_before(arc: ArcState, time_ns: int) -> int:
 
 def auto_tuples(facts: Facts, scale: float) -> list[int]:
     """By box: the train that keeps a worker for no longer than its share of the tightest deadline."""
-    budget_ns = facts.tightest_ns * SLACK_SHARE * scale
+    budget_ns = min(facts.tightest_ns * SLACK_SHARE, LONGEST_NS) * scale
     out: list[int] = []
     for tuple_ns, calls_ns in zip(facts.tuple_work_ns, facts.call_work_ns, strict=True):
         each_ns = max(tuple_ns, 1e-3)

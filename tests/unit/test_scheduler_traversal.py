@@ -251,6 +251,15 @@ def test_auto_does_not_shorten_trains_for_a_deadline_that_cannot_be_held() -> No
     assert state.auto_tuples == [AUTO_TUPLES]
 
 
+def test_auto_makes_no_plan_of_seconds_of_a_backlog_that_no_deadline_bounds() -> None:
+    sketch = Sketch()
+    sketch.output(sketch.box(sketch.stream(), cost_ns=200_000.0))
+    network = sketch.network()
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:] = 0.0
+    assert SchedulerState(network, None, statistics).auto_tuples == [500]  # 100 ms
+
+
 def test_measured_draws_costs_anew() -> None:
     sketch = Sketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=10.0))
