@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from engine.bench.figures.run import Record
 
+Reuse = Annotated[bool, typer.Option("--reuse", help="Keep what the folder already has; measure the rest.")]
 Engine = Annotated[str | None, typer.Option(help="Only on this engine: real or simulated.")]
 
 
@@ -32,6 +33,7 @@ def figure(
     name: Annotated[list[str], typer.Argument(help="P0.5 and such, or all.")],
     engine: Engine = None,
     out: Annotated[Path, typer.Option(help="Where the PNG goes, and what was measured, as JSON.")] = Path("figures"),
+    reuse: Reuse = False,
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
@@ -41,7 +43,7 @@ def figure(
     from engine.bench.figures.text import show_record
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-    for record in _run(name, engine, quick, out, reuse=False):
+    for record in _run(name, engine, quick, out, reuse=reuse):
         if as_json:
             typer.echo(record.result().to_json())
         else:
@@ -52,7 +54,7 @@ def figures(
     report: Annotated[Path, typer.Option(help="The folder of the page: index.html, and the plots as PNG.")],
     only: Annotated[list[str] | None, typer.Option(help="Measure only these; the page has all that are there.")] = None,
     engine: Engine = None,
-    reuse: Annotated[bool, typer.Option("--reuse", help="Keep what the folder already has; measure the rest.")] = False,
+    reuse: Reuse = False,
     quick: Quick = False,
 ) -> None:
     """One page with every figure of the papers: plots, tables, claims and verdicts."""
