@@ -92,3 +92,26 @@ def test_too_much_is_shed_where_it_may_be_and_full_delivery_comes_back(daemon: D
     assert dropped["s->strict"] == 0 and dropped["s->free"] > 0 and dropped["s->unread"] > 0
     for box in ("strict", "free", "unread"):
         assert boxes[box] + dropped[f"s->{box}"] == fed, "what is missing was dropped, to the tuple"
+
+
+def test_a_call_that_lasts_leaves_nothing_unaccounted_for_while_it_does() -> None:
+    """Longer than the readings that a residual must stand in: tuples inside a box are on no side of a law."""
+    network = load_network("""
+http: {listen: "off"}
+streams: {s: {schema: {k: string, x: double}, overload: shed}}
+boxes: {first: {filter: s, where: "x >= -1e9"}, slow: {universal: first, call_cost: 800ms}}
+outputs: {o: {from: slow, qos: {deadline: 100ms, dead: 60s, lossy: 50%}}}
+""")
+    daemon = Daemon(network)
+    daemon.start()
+    try:
+        daemon.subscribe("o", lambda train: None)
+        daemon.feed("s", make_train(network.stream("s").schema, 1_000, seed=1, arrival_ns=daemon.now_ns()), 1.0)
+        begun, seen = time.monotonic(), set()
+        while not daemon.readings().outputs[0].emitted:
+            assert time.monotonic() < begun + 30
+            seen.add(sum(daemon.monitor.residuals.values()))
+            time.sleep(0.02)
+        assert seen == {0}
+    finally:
+        daemon.stop(10)
