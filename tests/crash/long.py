@@ -67,7 +67,12 @@ def kills(part: int, parts: int) -> dict[str, object]:
 def held(part: int, parts: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         verdict = Driver(Path(folder), seed=part, batch=1_000, spilling=True).run(HELD // parts, longest_s=0.6)
-    return {"run": "held", "part": f"{part}/{parts}", "passed": _holds(verdict) and verdict["spilled_bytes"], **verdict}
+    return {
+        "run": "held",
+        "part": f"{part}/{parts}",
+        "passed": _holds(verdict) and bool(verdict["spilled_bytes"]),
+        **verdict,
+    }
 
 
 def deeds(part: int, parts: int) -> dict[str, object]:
