@@ -55,6 +55,7 @@ def soak_results(soak: Soak, load: float) -> Iterable[Result]:
     for metric in ("worst_residual", "not_received", "astray", "not_read"):
         yield Result("overload", case, f"{metric}_tuples", getattr(soak, metric))
     yield Result("overload", case, "missing_tuples", soak.missing, soak.counted, at_least=1.0, at_most=1.0)
+    yield Result("overload", case, "missing_and_not_dropped_tuples", soak.missing - soak.counted)
 
 
 def draw(outcomes: Sequence[Outcome], network: Network, console: Console) -> None:
