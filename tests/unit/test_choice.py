@@ -148,7 +148,7 @@ def test_forecasts_tell_good_from_bad_and_are_the_same_twice() -> None:
     snapshot = Snapshot(SECOND, (), (65.0,) * 10, (1.0,) * 10)
     found = ask(network, snapshot, ("fcfs", "qos", "edf"))
     assert found == ask(network, snapshot, ("fcfs", "qos", "edf"))
-    assert found["edf"] > found["qos"] + 0.1 > found["fcfs"] + 0.1
+    assert found["edf"] > found["qos"] + 0.05 and found["qos"] > found["fcfs"] + 0.1
 
 
 def test_forecasts_begin_with_what_waits() -> None:
@@ -157,7 +157,7 @@ def test_forecasts_begin_with_what_waits() -> None:
     empty = Snapshot(10 * SECOND, (), (50.0, 50.0), (1.0, 1.0))
     arc = network.boxes[0].in_arcs[0]
     full = empty._replace(waiting=(Waiting(arc, 1_000, 8 * SECOND, 9 * SECOND),))
-    assert ask(network, empty, ("fcfs",))["fcfs"] > 0.9 > 0.6 > ask(network, full, ("fcfs",))["fcfs"]
+    assert ask(network, empty, ("fcfs",))["fcfs"] > 0.9 > 0.7 > ask(network, full, ("fcfs",))["fcfs"]
 
 
 def test_a_candidate_of_a_step_a_tuple_is_given_up_on_long_trains() -> None:
