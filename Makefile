@@ -11,6 +11,7 @@ BYTECODE := $(VENV)/.bytecode-stamp
 DEV := $(VENV)/.dev-stamp
 SPARK := $(VENV)/.spark-stamp
 WARM := $(VENV)/spark.aot
+JOBS := $(shell echo $$((2 * $$(nproc))))  # tests at once: half of a test's time is waiting for a daemon
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --generate-hashes --no-header \
            --no-annotate pyproject.toml
 PACKAGES := catalog storage scheduler router qos_monitor load_shedder engine
@@ -31,7 +32,7 @@ test: $(DEV) $(SPARK) ## lint, types and every test: what CI runs
 	@$(MAKE) --no-print-directory test-core test-spark
 
 test-core: $(DEV) ## the tests that need neither Spark nor Java
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not spark and not quiet"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not spark and not quiet"
 
 test-spark: $(DEV) $(WARM) ## the tests of the pipeline on Spark, which need no Java on the machine
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "spark and not quiet"
@@ -75,12 +76,12 @@ $(BYTECODE): $(RUNTIME) $(shell find $(PACKAGES) -name '*.py')
 
 $(DEV): requirements-dev.lock $(RUNTIME)
 	@echo "installing the development tools into $(VENV)"
-	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-compile --require-hashes -r requirements-dev.lock
 	@touch $@
 
 $(SPARK): requirements-spark.lock $(RUNTIME)
 	@echo "installing Spark into $(VENV)"
-	@$(PIP) install --require-hashes -r requirements-spark.lock
+	@$(PIP) install --no-compile --require-hashes -r requirements-spark.lock
 	@touch $@
 
 # Half of what a JVM of Spark does at its start, done once for all the tests. Without it they are slower, not wrong.
