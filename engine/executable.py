@@ -227,6 +227,7 @@ class FusedStep:
         try:
             self.chain.run(stage, trains, lambda out: self.port.send(out, inbox))
         except Exception:
+            # As for one box: a bug costs the tuples of these trains, counted, and not the daemon.
             log.exception("fused chain %s failed", [s.runtime.node.name for s in self.singles])
             for single in self.singles[stage:]:
                 single.runtime.bury()

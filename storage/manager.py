@@ -123,6 +123,7 @@ class StorageManager:
 
     def enqueue(self, arcs: Sequence[int], train: Train) -> int:
         """Put a train on every one of these arcs (a box's fan-out); how many bytes it takes."""
+        train = train.at_rest()
         nbytes = train.nbytes
         lease = Lease(nbytes, len(arcs))
         with self._lock:

@@ -6,7 +6,7 @@ few keeps its rows as Python values. Who knows how to use them does (the fused c
 else reads ``columns`` and gets them, made once, at the price that they always had.
 
 Never NULL, never a value outside its type: whoever makes one has checked. It holds rows only as long as nobody puts it
-on a queue, because a queue asks for its bytes.
+on a queue: what waits there is paid for by the bytes of its columns, and has nothing else (``at_rest``).
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ class RowTrain(Train):
     def _look(self) -> Columns:
         made = self._made = self._make(self.rows)
         return made
+
+    def at_rest(self) -> Train:
+        return Train(self.schema, self.columns, self.arrival_ns, pools=self.pools, watermark_ns=self.watermark_ns)
 
     def with_rows(self, rows: Sequence[Row]) -> RowTrain:
         """Some of its rows, in their order. All of them have one arrival: they were read together."""

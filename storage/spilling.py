@@ -134,6 +134,7 @@ class SpillingStorage(StorageManager):
     # -- trains -------------------------------------------------------------------------------------------------------
 
     def enqueue(self, arcs: Sequence[int], train: Train) -> int:
+        train = train.at_rest()
         nbytes = train.nbytes
         with self._lock:
             stay = tuple([a for a in arcs if self._stays(a, nbytes)])

@@ -189,6 +189,10 @@ class Train:
             watermark_ns=max(t.watermark_ns for t in trains),
         )
 
+    def at_rest(self) -> Train:
+        """As it may wait on a queue: its columns and nothing else (see ``storage/rows.py``)."""
+        return self
+
     # -- looking at one ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -16,19 +16,11 @@ import pyarrow as pa
 from catalog.network import Stream
 from catalog.schema import Schema, Type
 from engine.demo.market import Market
+from router.codecs.arrow import arrow_type
 from storage.strings import StringPool
 from storage.train import Array, Mask, Train
 
 SAMPLE_TUPLES = 20_000
-ARROW_TYPES: dict[Type, pa.DataType] = {
-    Type.BOOLEAN: pa.bool_(),
-    Type.INT: pa.int32(),
-    Type.BIGINT: pa.int64(),
-    Type.FLOAT: pa.float32(),
-    Type.DOUBLE: pa.float64(),
-    Type.STRING: pa.string(),
-    Type.TIMESTAMP: pa.timestamp("ns", "UTC"),
-}
 
 
 def sample(stream: Stream, seed: int) -> pa.RecordBatch:
@@ -54,7 +46,7 @@ def _made_up(kind: Type, random: np.random.Generator) -> Any:
 
 
 def _batch(schema: Schema, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    fields = [pa.field(f.name, ARROW_TYPES[f.type], f.nullable) for f in schema]
+    fields = [pa.field(f.name, arrow_type(f.type, "ns"), f.nullable) for f in schema]
     arrays = [pa.array(columns[f.name]).cast(f.type) for f in fields]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 

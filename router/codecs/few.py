@@ -17,7 +17,7 @@ import orjson
 from catalog.schema import Field, Schema, Type
 from router.codecs.base import NS_PER, Intake
 from router.codecs.text import in_unit, iso
-from router.codecs.values import INT64_MAX, INT64_MIN, MisfitError
+from router.codecs.values import INT_RANGE, MisfitError
 from storage.rows import Columns, Row, RowTrain
 from storage.train import Array, Pools, Train, constant_ns
 
@@ -30,11 +30,7 @@ _KINDS: dict[Type, type] = {
     Type.STRING: str,
     Type.TIMESTAMP: int,
 }
-_RANGE: dict[Type, tuple[int, int]] = {
-    Type.INT: (-(2**31), 2**31 - 1),
-    Type.BIGINT: (INT64_MIN, INT64_MAX),
-    Type.TIMESTAMP: (INT64_MIN, INT64_MAX),
-}
+_RANGE = INT_RANGE | {Type.TIMESTAMP: INT_RANGE[Type.BIGINT]}
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
 
 

@@ -39,7 +39,7 @@ _TYPES: dict[Type, frozenset[type]] = {
     Type.TIMESTAMP: frozenset({int, str}),
 }
 _FILL: dict[Type, Any] = {Type.BOOLEAN: False, Type.STRING: "", Type.FLOAT: 0.0, Type.DOUBLE: 0.0}
-_INT_RANGE = {Type.INT: (-(2**31), 2**31 - 1), Type.BIGINT: (INT64_MIN, INT64_MAX)}
+INT_RANGE = {Type.INT: (-(2**31), 2**31 - 1), Type.BIGINT: (INT64_MIN, INT64_MAX)}
 _FLOAT32_MAX = 3.4028235677973366e38  # what rounds to infinity begins here
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
@@ -191,8 +191,8 @@ def refuse(f: Field, value: Any, ns_per_unit: int) -> tuple[Reason, str] | None:
         if int in _TYPES[f.type] and type(value) is float and abs(value) >= 2.0**63:  # orjson's view of 2^64
             return Reason.OUT_OF_RANGE, f"field {f.name}: {value!r} does not fit {f.type}"
         return Reason.WRONG_TYPE, f"field {f.name}: {_kind(value)} is not a {f.type}"
-    if f.type in _INT_RANGE:
-        low, high = _INT_RANGE[f.type]
+    if f.type in INT_RANGE:
+        low, high = INT_RANGE[f.type]
         fits = low <= value <= high
     elif f.type is Type.FLOAT:
         fits = abs(value) < _FLOAT32_MAX

@@ -192,6 +192,7 @@ class SparkPort:
         except AuroraError as error:
             peer.refuse(str(error))
         except Exception:
+            # The last line of a peer's own thread: a bug costs that peer its connection, and it hears so.
             log.exception("spark port: serving %s failed", peer.name)
             peer.refuse("an error of aurorad's own; its log has it")
         finally:

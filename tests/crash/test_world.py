@@ -100,6 +100,11 @@ def test_power_cuts_and_kills_at_random(seed: int) -> None:
                 world.kill()
         except PowerCut:
             world.cut()
+    end(world)
+
+
+def end(world: World) -> None:
+    """No more cuts: it comes up once more, and everything is looked at."""
     world.files.crash_before = None
     if world.life is None:
         world.start()
@@ -167,10 +172,7 @@ def test_power_cuts_while_queues_are_on_disk(seed: int) -> None:
             world.kill()
         except PowerCut:
             world.cut()
-    world.files.crash_before = None
-    if world.life is None:
-        world.start()
-    world.finish()
+    end(world)
 
 
 def run_blocked(world: World, batches: int, rng: Random) -> None:

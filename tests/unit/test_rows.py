@@ -14,6 +14,7 @@ from engine.core import Engine
 from engine.load import load_network
 from router.codecs.base import Intake
 from router.codecs.ndjson import NdjsonDecoder, NdjsonEncoder
+from storage.manager import StorageManager
 from storage.rows import RowTrain
 from storage.train import NO_WATERMARK, Train
 
@@ -48,11 +49,6 @@ def read(rows: list[dict[str, Any]], schema: Schema = SCHEMA) -> Train:
     return train
 
 
-def in_columns(train: Train) -> Train:
-    """The same tuples, as everyone else has them."""
-    return Train(train.schema, train.columns, train.arrival_ns, pools=train.pools, watermark_ns=train.watermark_ns)
-
-
 def passed(train: Train) -> tuple[list[tuple[Any, ...]], list[tuple[int, ...]], bytes]:
     """What comes out of the chain, what its boxes counted, and the text that a reader gets."""
     got: list[Train] = []
@@ -68,7 +64,7 @@ def passed(train: Train) -> tuple[list[tuple[Any, ...]], list[tuple[int, ...]], 
 def test_rows_and_columns_come_to_the_same(rows: list[dict[str, Any]]) -> None:
     train = read(rows)
     assert isinstance(train, RowTrain)
-    assert passed(train) == passed(in_columns(train))
+    assert passed(train) == passed(train.at_rest())
 
 
 @given(some_rows)
@@ -102,4 +98,12 @@ def test_times_are_written_as_asked() -> None:
     train = read([{"at": 1_500_000_000_000_000_001, "n": 1}, {"at": -1, "n": 2}], schema)
     assert isinstance(train, RowTrain)
     for unit in ("iso", "ns", "us", "ms", "s"):
-        assert NdjsonEncoder(schema, unit).encode(train) == NdjsonEncoder(schema, unit).encode(in_columns(train))
+        assert NdjsonEncoder(schema, unit).encode(train) == NdjsonEncoder(schema, unit).encode(train.at_rest())
+
+
+def test_what_waits_on_a_queue_has_columns_alone() -> None:
+    train = read([{"n": 1, "k": 0, "x": 0.5, "s": "a", "b": True}]).with_watermark(9)
+    storage = StorageManager(1, 10**6)
+    storage.enqueue((0,), train)
+    [waiting], _, _ = storage.take(0, 10, 1)
+    assert type(waiting) is Train and waiting.to_rows() == train.to_rows() and waiting.watermark_ns == 9
