@@ -18,7 +18,7 @@ Gather is ``flatnonzero`` + ``take``: it beats boolean indexing by 4 to 16 times
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -94,17 +94,19 @@ class Train:
 
     def where(self, mask: Mask) -> Train:
         """The tuples under a true mask. Three arms: all (shared, no copy), none, some."""
+        assert mask.shape[0] == self.count
         index = mask.nonzero()[0]  # flatnonzero without its 2.5 us of wrapping
         if index.shape[0] == self.count:
             return self
-        return self.take(index)
+        return self.take(index, "wrap")
 
-    def take(self, index: npt.NDArray[np.intp]) -> Train:
-        """The tuples at these positions, in this order."""
+    def take(self, index: npt.NDArray[np.intp], beyond: Literal["raise", "wrap"] = "raise") -> Train:
+        """The tuples at these positions, in this order. A mask has none beyond the end, and "wrap" spares numpy the
+        question for each of them: a tenth of a train's way through a chain of filters."""
         valid = self.valid
         if valid is not None:
-            valid = tidy_valid([None if v is None else v.take(index) for v in valid])
-        columns = tuple([c.take(index) for c in self.columns])
+            valid = tidy_valid([None if v is None else v.take(index, None, None, beyond) for v in valid])
+        columns = tuple([c.take(index, None, None, beyond) for c in self.columns])
         return self._with_tuples(columns, take_arrivals(self.arrival_ns, index), valid)
 
     def slice(self, start: int, stop: int) -> Train:
