@@ -26,10 +26,10 @@ install-spark: $(SPARK) ## and Spark with it, for bulk sources and sinks; brings
 run: $(BYTECODE) ## the demo: a market under bursts, live in the terminal; Ctrl-C ends it
 	@$(BIN)/aurorad demo
 
-# Types take one core, warming Spark up another: side by side. Not while pip still lays files down that mypy may read.
+# Types and warming Spark up take what the tests leave of the cores. Not while pip still lays files down that mypy may read.
 test: $(DEV) $(SPARK) ## lint, types and every test: what CI runs
-	@$(MAKE) --no-print-directory -j2 check $(WARM)
-	@$(MAKE) --no-print-directory test-core test-spark
+	@$(MAKE) --no-print-directory -j3 check $(WARM) test-core
+	@$(MAKE) --no-print-directory test-spark
 
 test-core: $(DEV) ## the tests that need neither Spark nor Java
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not spark and not quiet"

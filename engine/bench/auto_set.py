@@ -156,7 +156,7 @@ class Case(NamedTuple):
         return f"{self.family} load {self.load:g}"
 
 
-QUICK = (Case("P0.11", 1.2, 20.0), Case("P4.8", 0.6, 1.5), Case("demo", 1.2, 1.0))
+QUICK = (Case("P0.11", 1.2, 10.0), Case("P4.8", 0.6, 1.0), Case("demo", 1.2, 0.5))
 """Those where policies differ, for a moment."""
 
 ALL = (
