@@ -50,7 +50,9 @@ def test_utility_is_that_of_latency_times_that_of_loss() -> None:
     lossy = delivered(answer("lossy", [25.0] * 10, 0.8), NETWORK.output("lossy"), DUE["lossy"])
     assert (lossy.share, lossy.latency_utility, lossy.utility) == pytest.approx((0.5, 0.8, 0.8))  # half may be lost
     strict = delivered(answer("strict", [25.0] * 10, 0.8), NETWORK.output("strict"), DUE["strict"])
-    assert strict.utility == pytest.approx(0.25 * 0.8)  # no loss graph: all of it is asked for
+    assert (strict.utility, strict.in_proportion) == pytest.approx((0.0, 0.25 * 0.8))  # all of it is asked for
+    nearly = delivered(answer("strict", [94.5] * 10, 0.8), NETWORK.output("strict"), DUE["strict"])
+    assert nearly.utility == pytest.approx(0.5 * 0.8)
     nothing = delivered(answer("strict", [0.0] * 10, 1.0), NETWORK.output("strict"), DUE["strict"])
     assert nothing.utility == 0
 
@@ -86,7 +88,7 @@ def test_a_step_is_judged_by_when_it_stays() -> None:
 
 
 def test_a_series_adds_the_outputs_up() -> None:
-    answers = [answer("lossy", [50.0] * 20, 1.0), answer("strict", [50.0] * 20, 1.0)]
+    answers = [answer("lossy", [50.0] * 20, 1.0), answer("strict", [94.5] * 20, 1.0)]
     series = utility_series(
         answers, NETWORK, {"lossy": Due(*[np.full(20, 50.0)] * 2), "strict": Due(*[np.full(20, 100.0)] * 2)}
     )

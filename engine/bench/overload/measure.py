@@ -1,4 +1,9 @@
-"""From what the readers saw to utilities, and from a step to how fast it was answered. Pure."""
+"""From what the readers saw to utilities, and from a step to how fast it was answered. Pure.
+
+An output with a loss graph is worth what its graph says. One without has asked for no loss, and the shedder takes it at
+its word; so a strategy that loses a tenth of it anyway has nothing from it (``WHOLE``). Beside that everything is
+counted *in proportion* as well, which is kinder to those who drop without asking.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.network import Network, Output
+from catalog.qos import IN_PROPORTION, QoSGraph
+
+WHOLE = QoSGraph(((0.0, 0.0), (0.9, 0.0), (0.99, 1.0), (1.0, 1.0)))  # a hundredth may be on its way when a run ends
 
 Floats = npt.NDArray[np.float64]
 
@@ -21,6 +29,7 @@ class Delivered(NamedTuple):
     value: float  # of their value
     latency_utility: float
     utility: float
+    in_proportion: float  # the same, where no loss was asked for: by the share delivered
     p50_ns: float
     p99_ns: float
 
@@ -39,6 +48,10 @@ class Outcome(NamedTuple):
     def utility(self) -> float:
         """Of all outputs together."""
         return sum(o.utility for o in self.outputs)
+
+    @property
+    def in_proportion(self) -> float:
+        return sum(o.in_proportion for o in self.outputs)
 
 
 class Due(NamedTuple):
@@ -60,8 +73,8 @@ def delivered(answer: Mapping[str, Any], output: Output, due: Due) -> Delivered:
     share = min(1.0, counts / max(float(due.tuples[warm:].sum()), 1e-9))
     worth = min(1.0, value / max(float(due.value[warm:].sum()), 1e-9))
     latency = utility / counts if counts else 0.0
-    loss = output.qos.loss.utility(worth) if output.qos.loss is not None else worth
-    return Delivered(output.name, share, worth, latency, latency * loss, answer["p50_ns"], answer["p99_ns"])
+    strict, kind = ((output.qos.shed_by or otherwise).utility(worth) * latency for otherwise in (WHOLE, IN_PROPORTION))
+    return Delivered(output.name, share, worth, latency, strict, kind, answer["p50_ns"], answer["p99_ns"])
 
 
 def utility_series(
@@ -82,7 +95,7 @@ def utility_series(
         counts, utility, value = (summed(answer[k]) for k in ("counts", "utility", "value"))
         whole = summed(due[output.name].value)
         worth = np.minimum(1.0, np.divide(value, whole, out=np.ones(spans), where=whole > 0))
-        loss = output.qos.loss.utilities(worth) if output.qos.loss is not None else worth
+        loss = (output.qos.shed_by or WHOLE).utilities(worth)
         late = np.divide(utility, counts, out=(whole <= 0).astype(np.float64), where=counts > 0)
         total += loss * late
     return total

@@ -22,12 +22,13 @@ def results(outcomes: Sequence[Outcome], network: Network) -> Iterable[Result]:
     """In the form of all benchmarks: the sum of utilities against the best of the others, and each output's p99."""
     for outcome in outcomes:
         case = f"{outcome.shape},load={outcome.load:g},{outcome.strategy}"
-        baseline = None
+        baseline = kinder = None
         if outcome.strategy == "shed" and any(o.strategy != "shed" for o in outcomes):
-            baseline = best_of_others(outcomes, outcome.shape, outcome.load).utility
+            baseline, kinder = best_of_others(outcomes, outcome.shape, outcome.load)
         target = GAIN if baseline is not None and outcome.load == 2 and outcome.shape == "uniform" else None
         more = {"rate": outcome.rate} if outcome.rate is not None else {}
         yield Result("overload", case, "utility", outcome.utility, baseline, at_least=target, extra=more)
+        yield Result("overload", case, "utility_in_proportion", outcome.in_proportion, kinder)
         if outcome.ideal is not None:
             yield Result("overload", case, "of_ideal_utility", outcome.utility, outcome.ideal)
         for output in outcome.outputs:

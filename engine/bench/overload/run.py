@@ -269,11 +269,12 @@ def overloaded(file: Path, seconds: float, progress: Progress) -> Iterator[Overl
         yield Overload(file, folder, seconds, progress)
 
 
-def best_of_others(outcomes: Sequence[Outcome], shape: str, load: float) -> Outcome:
+def best_of_others(outcomes: Sequence[Outcome], shape: str, load: float) -> tuple[float, float]:
+    """Utility, and counted in proportion: of each the highest."""
     others = [o for o in outcomes if o.strategy != "shed" and (o.shape, o.load) == (shape, load)]
     if not others:
         raise BenchError("no other strategy was run at this load")
-    return max(others, key=lambda o: o.utility)
+    return max(o.utility for o in others), max(o.in_proportion for o in others)
 
 
 def in_good_zone(output: Delivered, deadline_ns: int | None) -> bool:
