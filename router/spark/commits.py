@@ -4,8 +4,9 @@ For files: Spark writes into ``<path>/_aurorad/staging/<commit>``; then the mani
 ``<path>/_aurorad/commits/<commit>.json`` appears in one rename, and that is the commit; then the files move to their
 places, under names that hold the commit's. A commit whose manifest is there is done, and only its moves are done
 again. A JVM that dies before leaves a staging folder, which the next attempt empties; one that dies after leaves
-files to be moved. Readers that go by the manifests see whole commits; readers that list the folder see its files one
-after another (of one file: at once).
+files to be moved. A commit may be *prepared* first, while the one before it is on its way: its files are written and
+remembered in this process, and no manifest says so. Readers that go by the manifests see whole commits; readers that
+list the folder see its files one after another (of one file: at once).
 
 For what is not files: Delta is told the commit as its transaction (txnAppId, txnVersion); JDBC with ``commit_column``
 in its options writes in one transaction and looks for the commit's name in that column first; anything else is at
@@ -20,6 +21,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 from router.spark.errors import SparkRefusedError
@@ -29,11 +32,40 @@ FILES = ("parquet", "orc", "csv", "json", "text", "avro", "xml")
 COMMIT_COLUMN = "commit_column"
 
 
+# Nobody looks into a staging folder before its manifest is there: tasks may put their files there at once, without a
+# second move of all of them at the end, and no mark is needed that says that the job is done.
+STAGED = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+SYNCS_AT_ONCE = 4
+PREPARED = 256  # that wait at a time; one more and the oldest is written again when its turn comes
+_prepared: dict[tuple[str, str], dict[str, Any]] = {}  # by path and commit: manifests of what lies in staging, whole
+_lock = Lock()
+
+
 def commit(session: Any, request: dict[str, Any]) -> dict[str, Any]:
     sink = request["sink"]
     if sink["spark"] in FILES:
         return Store(session, sink["path"]).commit(request)
     return _commit_elsewhere(session, request)
+
+
+def prepare(session: Any, request: dict[str, Any]) -> None:
+    """Do of a commit what can be done before it is its turn: files, and nothing that anybody could see."""
+    path, name = request["sink"]["path"], request["commit"]
+    store = Store(session, path)
+    entry = None if store.has_commit(name) else store.stage(request)
+    with _lock:
+        if entry is not None:
+            _prepared[path, name] = entry
+        while len(_prepared) > PREPARED:
+            del _prepared[next(iter(_prepared))]
+
+
+def is_prepared(request: dict[str, Any]) -> bool:
+    with _lock:
+        return (request["sink"].get("path"), request["commit"]) in _prepared
 
 
 def frame_of(session: Any, file: str, fields: list[list[Any]]) -> Any:
@@ -68,25 +100,45 @@ class Store:
 
     def commit(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["commit"]
-        manifest = self.path(META, "commits", f"{name}.json")
+        manifest = self._manifest(name)
+        with _lock:
+            entry = _prepared.pop((request["sink"]["path"], name), None)
         if self._files.exists(manifest):
             entry = json.loads(self._read(manifest))
             self.publish(entry)
             return {"repeated": True, "rows": entry["rows"], "files": len(entry["files"])}
+        if entry is None or not self._is_staged(entry):
+            entry = self.stage(request)
+        self.record(manifest, entry)
+        self.publish(entry)
+        return {"repeated": False, "rows": entry["rows"], "files": len(entry["files"])}
+
+    def stage(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The files of a commit, in a folder where nobody looks; what its manifest will say."""
+        name = request["commit"]
         staging = self.path(META, "staging", name)
         self._files.delete(staging, True)
         frame = frame_of(self._session, request["file"], request["fields"])
         self.write(frame, request["sink"], staging)
         entry = self.describe(name, staging, request["rows"])
         entry["output"] = request["sink"].get("output", "")
-        self.record(manifest, entry)
-        self.publish(entry)
-        return {"repeated": False, "rows": entry["rows"], "files": len(entry["files"])}
+        return entry
+
+    def has_commit(self, name: str) -> bool:
+        return bool(self._files.exists(self._manifest(name)))
+
+    def _manifest(self, name: str) -> Any:
+        return self.path(META, "commits", f"{name}.json")
+
+    def _is_staged(self, entry: dict[str, Any]) -> bool:
+        """Whether what was prepared is still there: a file that is missing would be taken for one that was moved."""
+        staging = self.path(META, "staging", entry["commit"])
+        return all(self._files.exists(self.below(staging, file["from"])) for file in entry["files"])
 
     def write(self, frame: Any, sink: dict[str, Any], target: Any) -> None:
         folders = sink.get("partition_by") or []
         frame = frame.coalesce(sink.get("files") or 1)
-        writer = frame.write.format(sink["spark"]).mode("overwrite").options(**text_options(sink))
+        writer = frame.write.format(sink["spark"]).mode("overwrite").options(**STAGED).options(**text_options(sink))
         if folders:
             writer = writer.partitionBy(*folders)
         writer.save(target.toString())
@@ -100,11 +152,12 @@ class Store:
             folder = path.getParent().toUri().getPath()[len(base) :].strip("/")
             ending = path.getName().partition(".")[2]
             final = "/".join(filter(None, [folder, f"{name}-{number:04d}.{ending}"]))
-            if self.is_local:
-                _sync_file(path.toUri().getPath())
             files.append(
                 {"from": path.toUri().getPath()[len(base) :].lstrip("/"), "to": final, "bytes": status.getLen()}
             )
+        if self.is_local and files:
+            with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:
+                list(pool.map(_sync_file, [f"{base}/{file['from']}" for file in files]))
         return {"commit": name, "rows": rows, "files": files}
 
     def publish(self, entry: dict[str, Any]) -> None:

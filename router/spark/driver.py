@@ -28,7 +28,7 @@ from router.spark.launch import Launched, first_line, launch
 REQUESTS_AT_ONCE = 64
 EXIT_JVM_DIED = 3
 EXIT_OUT_OF_MEMORY = 3  # of the JVM, with ExitOnOutOfMemoryError
-WORK = ("plan", "stage", "unstage", "push", "cancel", "commit", "compact", "to_arrow", "plain_write")
+WORK = ("plan", "stage", "unstage", "push", "cancel", "commit", "prepare", "compact", "to_arrow", "plain_write")
 
 Request = dict[str, Any]
 Answer = dict[str, Any]

@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
@@ -73,6 +73,7 @@ class _Process:
             preexec_fn=lambda: os.nice(nice),
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
+        yield_session(self._process.pid, nice)
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin: IO[bytes] = self._process.stdin
         for target, stream in ((self._read_answers, self._process.stdout), (self._read_log, self._process.stderr)):
@@ -171,6 +172,52 @@ class _Process:
         return list(dict.fromkeys(line.strip()[:300] for line in lines[-2:]))
 
 
+def yield_session(pid: int, nice: int) -> None:
+    """A kernel that shares the processor between sessions first (autogroup) lets ``nice`` count within a session only,
+    and the driver has one of its own: without this a JVM at nice 10 took as much of a core as the daemon, and a live
+    tuple that woke a worker waited 2 ms for one."""
+    if nice <= 0:
+        return
+    try:
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+    except OSError as error:
+        log.debug("no autogroup to yield with: %s", error)
+
+
+class Asked:
+    """A question that the driver works on. Owner: whoever asked."""
+
+    def __init__(
+        self, do: str, process: _Process, future: Future[dict[str, Any]], on_error: Callable[[SparkError], None]
+    ) -> None:
+        self._do = do
+        self._process = process
+        self._future = future
+        self._on_error = on_error
+        self._begun = time.monotonic()
+
+    @property
+    def is_done(self) -> bool:
+        return self._future.done()
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """On another thread, or at once."""
+        self._future.add_done_callback(lambda _: callback())
+
+    def result(self, deadline_s: float | None) -> dict[str, Any]:
+        """The answer. A driver that has not given it by then is ended. Raises SparkError."""
+        try:
+            return self._future.result(deadline_s)
+        except FutureTimeoutError:
+            why = f"Spark did not answer '{self._do}' within {time.monotonic() - self._begun:.3g} s"
+            self._process.kill(why)
+            self._process.ended.wait(STOP_SECONDS)
+            raise SparkLostError(why) from None
+        except SparkError as error:
+            self._on_error(error)
+            raise
+
+
 class SparkHost:
     """``call`` is the whole of it."""
 
@@ -198,18 +245,15 @@ class SparkHost:
 
     def call(self, do: str, deadline_s: float | None = None, **arguments: Any) -> dict[str, Any]:
         """Ask the driver, starting it first where there is none. ``deadline_s`` None: as long as its heart beats."""
+        return self.ask(do, **arguments).result(deadline_s)
+
+    def ask(self, do: str, **arguments: Any) -> Asked:
+        """As ``call``, for someone who has something else to do until the answer comes."""
         process = self._running()
-        future = process.ask(do, arguments)
-        try:
-            return future.result(deadline_s)
-        except FutureTimeoutError:
-            why = f"Spark did not answer '{do}' within {deadline_s:g} s"
-            process.kill(why)
-            process.ended.wait(STOP_SECONDS)
-            raise SparkLostError(why) from None
-        except SparkError as error:
-            self._last_error = str(error)
-            raise
+        return Asked(do, process, process.ask(do, arguments), self._note)
+
+    def _note(self, error: SparkError) -> None:
+        self._last_error = str(error)
 
     def start(self) -> dict[str, Any]:
         """Facts about the session, started now if need be."""

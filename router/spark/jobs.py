@@ -19,10 +19,13 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Protocol
 
+from catalog.config.models import SparkSource
 from catalog.network import Network, Stream
 from catalog.schema import Schema
+from router.spark.aurorad_wire import BATCH_ROWS
 from router.spark.errors import SparkError, SparkLostError, SparkRefusedError
 from router.spark.host import SparkHost
+from router.spark.pace import TRAIN_ROWS
 
 log = logging.getLogger("aurorad.spark")
 
@@ -65,8 +68,10 @@ class BulkJob:
         target: Target,
         *,
         staging: str | None = None,
+        batch_limit: int = TRAIN_ROWS,
     ) -> None:
         self.name = name
+        self._batch_limit = batch_limit
         self._host = host
         self._source = dict(source)
         self._fields = fields_of(schema)
@@ -144,13 +149,14 @@ class BulkJob:
             self._sent += 1
         self._host.call("unstage", PLAN_SECONDS, staging=self._staging_path())
 
-    def _push(self, **what: Any) -> dict[str, Any]:
+    def _push(self, batch_rows: int, **what: Any) -> dict[str, Any]:
         if self._stopped.is_set():
             raise SparkLostError("the job was stopped")
         target = self._target
         return self._host.call(
-            "push", job=self.name, fields=self._fields, address=target.address, token=target.token, **what
-        )
+            "push", job=self.name, fields=self._fields, address=target.address, token=target.token,
+            batch_rows=whole_trains(batch_rows, self._batch_limit), **what,
+        )  # fmt: skip
 
     def _staging_path(self) -> str:
         """A place that outlives the driver, and that every executor can reach."""
@@ -180,6 +186,20 @@ def order_for(network: Network, stream: Stream, asked: Sequence[str] | None, pac
     if stream.time_field is not None and (timed or pace != "as_fast"):
         return [stream.time_field]
     return []
+
+
+def batch_limit(network: Network) -> int:
+    """How many rows of a bulk job may travel together. To unpack 65,536 takes a core 1.5 ms, and a live tuple that
+    needs that core waits. Where every stream comes from Spark nobody waits, and long batches are a tenth faster."""
+    is_live = any(not isinstance(stream.source, SparkSource) for stream in network.streams)
+    return TRAIN_ROWS if is_live else BATCH_ROWS
+
+
+def whole_trains(found: int, limit: int) -> int:
+    """At most so many rows, in whole trains where it is more than one: then the same rows make the same trains, and
+    have the same numbers in the log, when a job goes on in a network that has become a live one."""
+    rows = min(found, limit)
+    return rows - rows % TRAIN_ROWS or rows
 
 
 def check_master(master: str, staging: str | None, stable: bool) -> None:

@@ -1,13 +1,12 @@
 """A sink on Spark: trains off the workers, onto disk, and from there to Spark a segment at a time.
 
-    worker -> feed (feeds.py) -> writer thread -> segments (bounded, on disk) -> commit thread -> Spark
+    worker -> feed (feeds.py) -> writer thread -> segments (bounded, on disk) -> commit thread (committer.py) -> Spark
 
 - A worker only appends to a queue. Encoding and disk are the writer's, Spark is the committer's: a slow Spark fills the
   disk buffer, a full or slow disk fills the feed, and a full feed makes the output wait (``blocked``). What the streams
   do then is theirs to say (``overload``): nothing is dropped here.
 - Short trains are joined before they are written: Spark makes a partition of every Arrow batch.
-- A commit is ``every`` so long, or later when Spark is behind, or earlier when a segment is large. It is tried until
-  it is published, with growing pauses; a name that was published before is not published again.
+- A commit is ``every`` so long, or later when Spark is behind, or earlier when a segment is large.
 - ``flush`` seals and commits what there is. What cannot be committed in time stays on disk: with a data_dir the next
   start goes on with it.
 """
@@ -26,7 +25,8 @@ from catalog.config.models import SparkSink
 from catalog.network import Output
 from catalog.readings import SinkReading
 from router.codecs.arrow import ArrowEncoder
-from router.spark.errors import SparkError, SparkLostError
+from router.spark.commits import FILES
+from router.spark.committer import Committer
 from router.spark.feeds import Feed, History, HistoryFeed, QueueFeed
 from router.spark.host import SparkHost
 from router.spark.jobs import fields_of
@@ -36,11 +36,10 @@ from storage.train import Train
 log = logging.getLogger("aurorad.spark")
 
 SEGMENT_BYTES = 64 * 1024**2  # of Arrow; the JVM holds it about five times over while it commits it
-BATCH_ROWS = 32_768
+SEALED_WHEN_FLUSHING = 2  # one that is committed, one that is prepared
+BATCH_ROWS = 65_536
 BATCH_SECONDS = 0.2
-COMMIT_SECONDS = 600.0
-PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
+END_SECONDS = 5.0
 DISK_PAUSE_SECONDS = 1.0
 FLUSH_POLL_SECONDS = 0.02
 
@@ -71,14 +70,11 @@ class SinkOutlet:
         self._stopping = False
         self._flushing = False
         self._work = Event()  # there may be something to commit
-        self._state = "idle"
-        self._error = ""
-        self._disk_full = False
-        self.committed = 0
-        self.commits = 0
-        self.retries = 0
+        self._disk_error = ""
         self._writer = Thread(target=self._write_all, name=f"aurorad-sink-{output.name}", daemon=True)
-        self._committer = Thread(target=self._commit_all, name=f"aurorad-commit-{output.name}", daemon=True)
+        self._committer = Committer(
+            output.name, host, self._request, self._change, self._work, prepares=sink.spark in FILES
+        )
 
     def _queue_feed(self) -> QueueFeed:
         assert self.queue is not None
@@ -91,13 +87,26 @@ class SinkOutlet:
         if segments.sealed:
             log.info("output %s: %d tuples of before wait for Spark", self.output.name, segments.sealed_rows)
         self._writer.start()
-        self._committer.start()
+        self._committer.start(segments)
         self._work.set()
 
     @property
     def segments(self) -> Segments:
         assert self._segments is not None, "not open"
         return self._segments
+
+    @property
+    def committed(self) -> int:
+        """Tuples, since the start."""
+        return self._committer.committed
+
+    @property
+    def commits(self) -> int:
+        return self._committer.commits
+
+    @property
+    def retries(self) -> int:
+        return self._committer.retries
 
     @property
     def is_blocked(self) -> bool:
@@ -147,6 +156,8 @@ class SinkOutlet:
         segments = self.segments
         if not segments.open_rows or segments.open_bytes >= SEGMENT_BYTES:
             return bool(segments.open_rows)
+        if self._flushing and not self._feed.rows:  # no more will come: it can be prepared while another is committed
+            return len(segments.sealed) < SEALED_WHEN_FLUSHING
         return segments.oldest() is None and (self._flushing or time.monotonic() >= deadline)
 
     def _append(self, trains: list[Train]) -> None:
@@ -181,70 +192,30 @@ class SinkOutlet:
             try:
                 deed()
             except OSError as error:
-                if not self._disk_full:
+                if not self._disk_error:
                     log.error("output %s: %s: %s", self.output.name, self._folder, error.strerror)
-                    self._disk_full = True
                     self._block(True)
-                self._error = str(error)
+                self._disk_error = str(error)
                 if self._stopping:
                     raise _Stopped from None
                 with self._change:
                     self._change.wait(DISK_PAUSE_SECONDS)
                 continue
-            if self._disk_full:
+            if self._disk_error:
                 log.info("output %s: the disk takes tuples again", self.output.name)
-                self._disk_full = False
+                self._disk_error = ""
                 self._block(False)
             return
 
-    # -- the committer ------------------------------------------------------------------------------------------------
-
-    def _commit_all(self) -> None:
-        failures = 0
-        while True:
-            segment = self.segments.oldest()
-            if segment is None:
-                self._state = "idle"
-                if self._stopping and not self._writer.is_alive():
-                    return
-                self._work.wait(BATCH_SECONDS)
-                self._work.clear()
-                continue
-            try:
-                self._commit(segment)
-                failures = 0
-            except SparkError as error:
-                if self._stopping:
-                    return
-                failures += 1
-                self._failed(segment, error)
-                at_once = isinstance(error, SparkLostError) and failures == 1
-                self._pause(0.0 if at_once else min(PAUSE_SECONDS * 2 ** (failures - 1), LONGEST_PAUSE_SECONDS))
-
-    def _failed(self, segment: Segment, error: SparkError) -> None:
-        self.retries += 1
-        self._state = "retrying"
-        if str(error) != self._error:  # once, and not every thirty seconds for a night
-            log.warning("output %s: commit %d failed: %s", self.output.name, segment.number, error)
-        self._error = str(error)
-
-    def _pause(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not self._stopping and (left := deadline - time.monotonic()) > 0:
-            self._work.wait(min(left, BATCH_SECONDS))
-            self._work.clear()
-
-    def _commit(self, segment: Segment) -> None:
-        self._state = "committing"
+    def _request(self, segment: Segment) -> dict[str, Any]:
+        """What Spark is asked to commit, or to prepare."""
         sink = self._sink
-        self._host.call(
-            "commit",
-            COMMIT_SECONDS,
-            commit=self.segments.commit_name(segment),
-            file=str(segment.path),
-            rows=segment.rows,
-            fields=fields_of(self.output.schema),
-            sink={
+        return {
+            "commit": self.segments.commit_name(segment),
+            "file": str(segment.path),
+            "rows": segment.rows,
+            "fields": fields_of(self.output.schema),
+            "sink": {
                 "spark": sink.spark,
                 "path": sink.path,
                 "options": dict(sink.options),
@@ -254,13 +225,7 @@ class SinkOutlet:
                 "number": segment.number,
                 "epoch": self.segments.epoch,
             },
-        )
-        self.segments.remove(segment)
-        self.committed += segment.rows
-        self.commits += 1
-        self._error = ""
-        with self._change:
-            self._change.notify_all()
+        }
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -298,26 +263,26 @@ class SinkOutlet:
         with self._change:
             self._stopping = True
             self._change.notify_all()
-        self._work.set()
-        for thread in (self._writer, self._committer):
-            if thread.ident is not None:
-                thread.join(PAUSE_SECONDS * 10)
+        self._committer.stop()
+        if self._writer.ident is not None:
+            self._writer.join(END_SECONDS)
+        self._committer.join(END_SECONDS)
         if self._segments is not None:
             self._segments.close()
 
     def reading(self) -> SinkReading:
-        segments, pending = self._segments, self.pending
+        segments, committer, pending = self._segments, self._committer, self.pending
         return SinkReading(
             output=self.output.name,
-            state="blocked" if self.is_blocked else self._state,
-            offered=self.committed + pending + self._feed.dropped,
-            committed=self.committed,
+            state="blocked" if self.is_blocked else committer.state,
+            offered=committer.committed + pending + self._feed.dropped,
+            committed=committer.committed,
             buffered=pending,
             dropped=self._feed.dropped,
-            commits=self.commits,
-            retries=self.retries,
+            commits=committer.commits,
+            retries=committer.retries,
             buffered_bytes=self._feed.nbytes + (segments.nbytes if segments is not None else 0),
-            error=self._error,
+            error=self._disk_error or committer.error,
         )
 
 

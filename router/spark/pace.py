@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from storage.train import Train, constant_ns
 
-TRAIN_ROWS = 16_384
+TRAIN_ROWS = 8_192
 LOOK_SECONDS = 0.0005  # how soon a job that stood back looks again
 TURN_NS = 20_000_000
 WAIT_SECONDS = 0.25

@@ -26,7 +26,7 @@ from router.spark.exchange import Exchange
 from router.spark.feeds import History
 from router.spark.host import LOW_PRIORITY, SparkHost
 from router.spark.intake import StreamIntake
-from router.spark.jobs import BulkJob, order_for
+from router.spark.jobs import BulkJob, batch_limit, order_for
 from router.spark.ledger import Ledger
 from router.spark.loads import Load, Numbered
 from router.spark.outlets import SinkOutlet
@@ -253,6 +253,7 @@ class _SourceJob:
             stream.schema,
             self,
             staging=pipeline.staging(),
+            batch_limit=batch_limit(pipeline._network),
         )
         self.thread = Thread(target=self._run, name=f"aurorad-bulk-{stream.name}", daemon=True)
 

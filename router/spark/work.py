@@ -17,7 +17,7 @@ from router.spark import compact as compaction
 from router.spark.baselines import plain_write, to_arrow
 from router.spark.errors import SparkRefusedError
 
-__all__ = ["cancel", "commit", "compact", "plain_write", "plan", "push", "stage", "to_arrow", "unstage"]
+__all__ = ["cancel", "commit", "compact", "plain_write", "plan", "prepare", "push", "stage", "to_arrow", "unstage"]
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
@@ -115,9 +115,16 @@ def arrow_messages(frame: Any, batch_rows: int) -> tuple[bytes, Any]:
 
 def commit(session: Any, request: Request) -> Answer:
     """A segment of an output into its sink, once. Small ones side by side, large ones in turn: the JVM holds a segment
-    about five times over while it writes it."""
+    about five times over while it writes it. One that was prepared is written already, and waits for nobody."""
+    with _room.take(0 if commits.is_prepared(request) else os.path.getsize(request["file"])):
+        return commits.commit(session, request)
+
+
+def prepare(session: Any, request: Request) -> Answer:
+    """The files of a segment whose turn has not come yet."""
     with _room.take(os.path.getsize(request["file"])):
-        return commits.commit(session.newSession(), request)
+        commits.prepare(session, request)
+    return {}
 
 
 def compact(session: Any, request: Request) -> Answer:

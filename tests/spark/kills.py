@@ -24,6 +24,7 @@ import numpy as np
 from engine.daemon import Daemon
 from engine.load import load_network
 from engine.tuning import tune_process
+from router.spark import outlets
 from router.spark.host import SparkHost
 from storage.train import Train
 from tests.e2e.daemon import TRADES, wait_for
@@ -32,6 +33,7 @@ from tests.spark.data import write_parquet
 
 LIVE = "{seq: bigint}"
 AROUND_SECONDS = 0.25
+SEGMENT_BYTES = 200_000  # so small that segments pile up behind a kill, and are prepared while others are committed
 
 
 class Live:
@@ -128,6 +130,7 @@ outputs:
   archive: {{from: numbers, sink: {{spark: parquet, path: {out}, every: 300ms}}}}
   live_out: {{from: live}}
 """
+    outlets.SEGMENT_BYTES = SEGMENT_BYTES
     host = SparkHost("local[2]", QUICK, nice=0)
     daemon = Daemon(load_network(text, {}), spark=host)
     daemon.start()

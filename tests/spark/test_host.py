@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from router.spark.errors import SparkLostError, SparkUnavailableError
-from router.spark.host import SparkHost
+from router.spark.host import LOW_PRIORITY, SparkHost, _Process
 from tests.e2e.daemon import wait_for
 from tests.spark.conftest import QUICK, make_host
 
@@ -43,6 +43,19 @@ def test_nothing_runs_before_the_first_call() -> None:
     assert not host.is_up
     assert host.reading().starts == 0
     host.stop()
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="a kernel that knows no groups of sessions")
+def test_a_driver_of_low_priority_yields_with_its_whole_session() -> None:
+    """Between sessions the kernel does not look at what a process says of itself."""
+    process = _Process(LOW_PRIORITY, 30.0)
+    pid = process._process.pid
+    try:
+        assert Path(f"/proc/{pid}/autogroup").read_text().split()[-1] == str(LOW_PRIORITY)
+        assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+    finally:
+        process.kill("the test ends")
+        assert process.ended.wait(10)
 
 
 @pytest.mark.usefixtures("no_java")

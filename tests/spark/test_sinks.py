@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -163,6 +164,37 @@ def test_the_jvm_killed_again_and_again_commits_everything_once(own: SparkHost, 
         assert daemon.engine.drain(30) and daemon.spark.flush(100)
         assert daemon.readings().spark.lost > lost
     assert prices(out) == [float(n) for n in range(sent)]
+
+
+def test_what_piles_up_is_prepared_ahead_and_committed_in_order(
+    host: SparkHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was prepared and has gone since is written again."""
+    monkeypatch.setattr("router.spark.outlets.SEGMENT_BYTES", 20_000)
+    out = tmp_path / "out"
+    asked: list[tuple[str, str]] = []
+    ask = host.ask
+
+    def listen(do: str, **arguments: Any) -> Any:
+        asked.append((do, arguments["commit"]))
+        if [word for word, _ in asked].count("commit") == 3 and do == "commit":
+            shutil.rmtree(out / "_aurorad" / "staging" / arguments["commit"])
+        return ask(do, **arguments)
+
+    monkeypatch.setattr(host, "ask", listen)
+    monkeypatch.setattr("router.spark.outlets.BATCH_ROWS", 500)
+    with sinking(network(f"{{spark: parquet, path: {out}, every: 1h}}"), host) as daemon:
+        for start in range(0, 4_000, 500):
+            feed(daemon, start, 500)
+        assert daemon.engine.drain(30) and daemon.spark.flush(100)
+        assert daemon.spark.sinks[0].retries == 0
+    commits = [name for do, name in asked if do == "commit"]
+    assert commits == sorted(commits) and len(commits) >= 4
+    assert [name for do, name in asked if do == "prepare"] == commits[1:], (
+        "all but the first, while another is committed"
+    )
+    assert prices(out) == [float(n) for n in range(4_000)]
+    assert [entry["commit"] for entry in manifests(out)] == commits
 
 
 @pytest.mark.parametrize("folders", [False, True])

@@ -14,9 +14,11 @@ from catalog.network import Stream
 from catalog.readings import BulkReading, SinkReading
 from catalog.schema import Schema
 from engine.cli.top_spark import spark_lines
+from engine.load import load_network
 from router.spark.compact import choose, live_files
 from router.spark.errors import SparkRefusedError
 from router.spark.exchange import Book
+from router.spark.jobs import batch_limit, whole_trains
 from router.spark.launch import settings_for, with_retries
 from router.spark.ledger import Ledger
 from router.spark.loads import Doors, Load, Loads
@@ -72,6 +74,23 @@ def test_rows_enter_in_short_trains_stamped_as_they_enter() -> None:
     stamps = [int(part.arrival_ns[0]) for part in parts]
     assert stamps == sorted(stamps) and stamps[0] > 10**18
     assert np.array_equal(np.concatenate([part.columns[1] for part in parts]), whole.columns[1])
+
+
+@pytest.mark.parametrize("live", ["", "  now: {schema: {n: bigint}}\n"])
+def test_beside_a_live_stream_rows_travel_in_short_batches(live: str) -> None:
+    bulk = "streams:\n  old: {schema: {n: bigint}, source: {spark: parquet, path: /nowhere}}\n"
+    network = load_network(f"{bulk}{live}outputs: {{out: {{from: old}}}}\n", {})
+    assert (batch_limit(network) == TRAIN_ROWS) == bool(live)
+
+
+@pytest.mark.parametrize("found", [1, 100, TRAIN_ROWS, TRAIN_ROWS + 1, 50_000, 65_536])
+def test_however_long_the_batches_are_the_same_rows_make_the_same_trains(found: int) -> None:
+    def trains(limit: int) -> list[int]:
+        batch = whole_trains(found, limit)
+        cuts = (range(start, min(start + batch, 200_000), TRAIN_ROWS) for start in range(0, 200_000, batch))
+        return [cut for batch_cuts in cuts for cut in batch_cuts]
+
+    assert trains(65_536) == trains(TRAIN_ROWS)
 
 
 def test_a_pace_cuts_by_event_time_alone_and_never_early() -> None:

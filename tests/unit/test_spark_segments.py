@@ -57,10 +57,13 @@ def test_numbers_and_names_go_on_after_a_restart(tmp_path: Path) -> None:
         segments.seal()
     kept = segments.sealed[2]
     name = segments.commit_name(kept)
+    published = [s.path for s in segments.sealed[:2]]
     segments.remove(segments.sealed[0])
     segments.remove(segments.sealed[0])
-    segments.close()
+    assert all(path.exists() for path in published), "until there is a moment; here the crash comes first"
     again = make(tmp_path)
+    assert not any(path.exists() for path in published)
+    segments.close()
     assert again.sealed == [kept] and again.commit_name(kept) == name
     assert again.next == 6
     again.remove(kept)
