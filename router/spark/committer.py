@@ -121,7 +121,7 @@ class Committer:
             self._look_ahead(segment)
             self._work.wait(LOOK_SECONDS)
             self._work.clear()
-        asked.result(0.0)
+        asked.result(COMMIT_SECONDS)
         self.segments.remove(segment)
         self.committed += segment.rows
         self.commits += 1
@@ -142,7 +142,7 @@ class Committer:
             return
         self._prepared = None
         try:
-            prepared[1].result(COMMIT_SECONDS)
+            prepared[1].result(2 * COMMIT_SECONDS)  # it may have waited for the one before it
         except SparkError as error:
             log.debug("output %s: commit %d was not prepared: %s", self._output, segment.number, error)
 

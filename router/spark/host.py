@@ -205,11 +205,12 @@ class Asked:
         self._future.add_done_callback(lambda _: callback())
 
     def result(self, deadline_s: float | None) -> dict[str, Any]:
-        """The answer. A driver that has not given it by then is ended. Raises SparkError."""
+        """The answer. A driver that has not given it so long after it was asked is ended. Raises SparkError."""
+        left_s = None if deadline_s is None else max(0.0, self._begun + deadline_s - time.monotonic())
         try:
-            return self._future.result(deadline_s)
+            return self._future.result(left_s)
         except FutureTimeoutError:
-            why = f"Spark did not answer '{self._do}' within {time.monotonic() - self._begun:.3g} s"
+            why = f"Spark did not answer '{self._do}' within {deadline_s:g} s"
             self._process.kill(why)
             self._process.ended.wait(STOP_SECONDS)
             raise SparkLostError(why) from None
