@@ -21,6 +21,7 @@ from typing import NamedTuple
 import orjson
 
 from engine.bench.auto_set import Case
+from engine.bench.harness import BenchError, make_folder
 from scheduler.choice import AUTO
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +57,8 @@ class Keep:
 
 def each(pieces: Sequence[Piece], do: Callable[[Piece], Done], keep: Keep) -> Iterator[tuple[Piece, Done]]:
     """Every piece with its answer, those that are kept first."""
+    if keep.folder is not None:
+        make_folder(keep.folder)
     left = []
     for piece in pieces:
         if (done := stored(keep.folder, piece)) is not None:
@@ -94,12 +97,15 @@ def stored(folder: Path | None, piece: Piece) -> Done | None:
     path = folder / piece.file if folder is not None else None
     if path is None or not path.exists():
         return None
-    kept = orjson.loads(path.read_bytes())
-    return Done(kept["utility"], kept["chose"]) if kept["code"] == fingerprint(piece.policy == AUTO) else None
+    try:
+        kept = orjson.loads(path.read_bytes())
+        done, code = Done(float(kept["utility"]), list(kept["chose"])), kept["code"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise BenchError(f"{path} is not what `bench auto` keeps ({error!r}): delete it to do it again") from error
+    return done if code == fingerprint(piece.policy == AUTO) else None
 
 
 def save(folder: Path, piece: Piece, done: Done) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{piece.file}.{os.getpid()}"
     part.write_bytes(orjson.dumps({**done._asdict(), "code": fingerprint(piece.policy == AUTO)}))
     part.replace(folder / piece.file)

@@ -6,6 +6,7 @@ standard input as a lifeline and answer in JSON lines on standard output.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
 
+from catalog.errors import AuroraError
 from engine.processes import end, spawn
 
 START_SECONDS = 30.0
@@ -42,8 +45,18 @@ def interleave(contenders: Mapping[str, Callable[[], float]], rounds: int) -> di
     return outcomes
 
 
-class BenchError(Exception):
-    """A benchmark that could not be taken: a process died, or rows are missing."""
+class BenchError(AuroraError):
+    """A benchmark that could not be taken: a process died, rows are missing, or what was kept cannot be read."""
+
+
+def make_folder(folder: Path) -> None:
+    """Before minutes are spent on what could not be kept."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BenchError(f"{folder} cannot be made a folder: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BenchError(f"{folder}: nothing may be written there")
 
 
 class Child:

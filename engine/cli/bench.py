@@ -93,7 +93,7 @@ def overhead(as_json: Json = False, quick: Quick = False) -> None:
 
 @bench.command()
 def auto(
-    seed: Annotated[int, typer.Option(help="Of networks and arrivals.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, help="Of networks and arrivals.")] = 7,
     only: Annotated[str, typer.Option(help="Workloads whose name has this in it: demo, P0.11, 'load 0.9'.")] = "",
     keep: Annotated[
         Path | None, typer.Option(help="A folder: what it has is not done again, what is done stays.")

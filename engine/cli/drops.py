@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from engine.cli.fitted import FittedTable
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 PLAIN_WIDTH = 140
 MS = 1e6
@@ -41,36 +42,13 @@ def draw_drops(answer: Mapping[str, Any]) -> list[RenderableType]:
     return parts
 
 
-def _table(*headers: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for header in headers:
-        table.add_column(header, justify="right" if header in _RIGHT else "left", no_wrap=header not in _WRAPS)
-    return table
-
-
-_RIGHT = {"plan", "level", "share", "saves", "utility lost", "lost per ms", "tuples"}
-_WRAPS = {"why", "touches", "arc"}
-
-
-def _plans(answer: Mapping[str, Any]) -> Table:
+def _plans(answer: Mapping[str, Any]) -> FittedTable:
     """A line for each plan and one for each of its drops."""
-    table = _table(
-        "plan",
-        "since",
-        "for",
-        "level",
-        "arc",
-        "manner",
-        "share",
-        "tuples",
-        "saves",
-        "utility lost",
-        "lost per ms",
-        "why",
-    )
+    table = FittedTable(
+        "plan", "since", "for", "level", "arc", "manner", "share", "tuples", "saves", "utility lost", "lost per ms",
+        "why", spare=("level", "plan", "lost per ms", "for", "saves", "manner"),
+        left=("since", "for", "arc", "manner", "why"),
+    )  # fmt: skip
     for plan in answer["plans"]:
         dropped: dict[str, int] = {}
         for d in plan["dropped"]:
@@ -80,8 +58,13 @@ def _plans(answer: Mapping[str, Any]) -> Table:
         lines += [(arc, "-", "", f"{tuples:,}", "", "", "") for arc, tuples in dropped.items()]
         head = (str(plan["plan"]), _time(plan["since_ns"]), _lasted(plan), f"{plan['level']:.2f}")
         for number, cells in enumerate(lines or [("nothing", "", "", "0", "", "", "")]):
-            table.add_row(*(head if number == 0 else ("",) * 4), *cells, plan["why"] if number == 0 else "")
+            table.add_row(*(head if number == 0 else ("",) * 4), *cells, _load(plan) if number == 0 else "")
     return table
+
+
+def _load(plan: Mapping[str, Any]) -> str:
+    """The reason as far as no other column says it."""
+    return str(plan["why"]).partition(":")[0].removesuffix(" of capacity")
 
 
 def _drop_cells(drop: Mapping[str, Any], tuples: int) -> tuple[str, ...]:
@@ -91,8 +74,8 @@ def _drop_cells(drop: Mapping[str, Any], tuples: int) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _totals(answer: Mapping[str, Any]) -> Table:
-    table = _table("arc", "reason", "tuples", "intended")
+def _totals(answer: Mapping[str, Any]) -> FittedTable:
+    table = FittedTable("arc", "reason", "tuples", "intended", left=("reason", "intended"))
     for d in answer["dropped"]:
         table.add_row(d["arc"], d["reason"], f"{d['tuples']:,}", "yes" if d["intended"] else "NO")
     return table

@@ -72,7 +72,7 @@ def figures(
 def _run(names: list[str], engine: str | None, quick: bool, out: Path, *, reuse: bool) -> Iterator[Record]:
     from engine.bench.figures import figure_names
     from engine.bench.figures.run import run_figure, save, stored, wanted
-    from engine.bench.harness import BenchError
+    from engine.bench.harness import BenchError, make_folder
 
     try:
         chosen = wanted(names, engine)
@@ -80,6 +80,7 @@ def _run(names: list[str], engine: str | None, quick: bool, out: Path, *, reuse:
         raise typer.BadParameter(f"{error.args[0]}: a figure is one of {', '.join(figure_names())}, or all") from None
     if not chosen:
         raise typer.BadParameter(f"{engine}: an engine is real or simulated, and not every figure runs on both")
+    make_folder(out)
     with _progress() as progress:
         for number, (name, on) in enumerate(chosen):
             record = stored(out, name, on) if reuse else None

@@ -44,8 +44,8 @@ def draw(answer: Answer) -> RenderableType:
     latency, journeys = answer["latency"], answer["journeys"]
     head = Text.assemble(
         (answer["output"], "bold"),
-        f": {answer['sampled']} sampled tuples in the last {answer['window_s']:.0f} s, latency "
-        f"p50 {ns(latency['p50_ns'])}, p99 {ns(latency['p99_ns'])}, most {ns(latency['max_ns'])}; policy "
+        f": {answer['sampled']} sampled tuple{'s' * (answer['sampled'] > 1)} in the last {answer['window_s']:.0f} s, "
+        f"latency p50 {ns(latency['p50_ns'])}, p99 {ns(latency['p99_ns'])}, most {ns(latency['max_ns'])}; policy "
         f"{answer['policy']}\n",
     )
     parts: list[RenderableType] = [head, _blame(answer["blame"], len(journeys))]
@@ -86,7 +86,7 @@ def _journey(number: int, journey: Mapping[str, Any]) -> Text:
         what, sign, style = KINDS[part["kind"]]
         text.append(f"\n   {ns(part['ns']):>9}  ")
         text.append(f"{sign} ", style)
-        text.append(f"{what} {part['box']}".rstrip(" at"))
+        text.append(f"{what} {part['box']}" if part["box"] else what.removesuffix(" at"))
     for hop in journey["hops"]:
         text.append(f"\n   {_hop(hop)}", "dim")
     return text

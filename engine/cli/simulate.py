@@ -24,11 +24,12 @@ def register(app: typer.Typer) -> None:
 def simulate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A network file; - reads standard input.")],
     load: Annotated[
-        str, typer.Option(help="Multiples of the knee: 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5.")
+        str,
+        typer.Option(help="Multiples of the knee, or of a trace's speed: 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5."),
     ] = "0.5..1.5",
     policy: Annotated[str | None, typer.Option(help="Policies, by comma; `all`; by default the file's.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the arrivals. The same seed gives the same answer.")] = 0,
-    duration: Annotated[str, typer.Option("--for", help="Stream time of each run.")] = "10s",
+    seed: Annotated[int, typer.Option(min=0, help="Of the arrivals. The same seed gives the same answer.")] = 0,
+    duration: Annotated[str, typer.Option("--for", help="Stream time of each run; a trace has its own.")] = "10s",
     arrivals: Annotated[
         str, typer.Option(help="uniform, poisson, bursty, zipf, ramp, or a trace: a CSV file of seconds,stream,tuples.")
     ] = "poisson",
@@ -66,6 +67,8 @@ def simulate(
 
     from engine.load import load_network
 
+    if (check, contract, png is not None).count(True) > 1 or (check and as_json):
+        _refuse("--check and --contract have tables of their own: not both, not with --plot, --check not with --json")
     network = load_network(sys.stdin.read() + "\n" if file == "-" else file)
     experiment = _experiment(
         network, _statistics(network, from_stats, measure), load, policy, seed, duration, arrivals, workers
@@ -77,10 +80,6 @@ def simulate(
         _contract(experiment, as_json)
         return
     runs = _run_with_bar(experiment)
-    if png is not None:
-        from engine.simulate.report import draw_png
-
-        draw_png(png, runs)
     if as_json:
         import orjson
 
@@ -91,6 +90,10 @@ def simulate(
         from engine.simulate.report import text
 
         typer.echo(text(runs))
+    if png is not None:  # last: what was simulated is on the screen if the drawing fails
+        from engine.simulate.report import draw_png
+
+        draw_png(png, runs)
 
 
 def _contract(experiment: Experiment, as_json: bool) -> None:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.fitted import FittedTable
 from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
 from engine.cli.top_spark import spark_lines
 from engine.draw.strip import strip
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
     from rich.text import Text
 
 Stats = Mapping[str, Any]
 
 FIXED_LINES = 12  # header, titles, rules: what is on the screen beside rows
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 140
 MEMORY_LOOKS = 30  # shown as a strip in the header
 
 
@@ -174,12 +174,12 @@ def _second_line(stats: Stats, waited: Sequence[float]) -> Text:
     return Text("   ".join(part for part in parts if part), "dim")
 
 
-def _outputs(stats: Stats) -> Table:
+def _outputs(stats: Stats) -> FittedTable:
     from rich.text import Text
 
-    table = _table(
+    table = FittedTable(
         "output", "rate/s", "mean", "p50", "p99", "p99.9", "max", "utility", "SDMR", "slowdown", "worst", "l2",
-        "waiting", "readers",
+        "waiting", "readers", spare=("l2", "worst", "p99.9", "mean", "slowdown", "max", "SDMR", "waiting"),
     )  # fmt: skip
     for o in stats["outputs"]:
         latency, slowdown = o["latency"], o["slowdown"]
@@ -239,7 +239,10 @@ def _boxes(stats: Stats, most: int) -> RenderableType:
 
     boxes = stats["boxes"]
     shown = sorted(boxes, key=lambda b: (-b["queue_tuples"], -b["busy_ratio"]))[:most] if len(boxes) > most else boxes
-    table = _table("box", "kind", "in/s", "cost/tuple", "cost/call", "selectivity", "train", "busy", "waiting")
+    table = FittedTable(
+        "box", "kind", "in/s", "cost/tuple", "cost/call", "selectivity", "train", "busy", "waiting",
+        spare=("cost/call", "train", "selectivity", "kind"), left=("kind",),
+    )  # fmt: skip
     for b in shown:
         table.add_row(
             Text(b["name"], "bold"), b["kind"], count(b["rate_per_s"]), duration(b["cost_per_tuple_ns"]),
@@ -249,17 +252,6 @@ def _boxes(stats: Stats, most: int) -> RenderableType:
     if len(shown) == len(boxes):
         return table
     return Group(table, Text(f"{len(boxes) - len(shown)} boxes more, where less waits", "dim"))
-
-
-def _table(first: str, *columns: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, expand=False)
-    table.add_column(first, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="left" if column == "kind" else "right", no_wrap=True)
-    return table
 
 
 # -- numbers for people -----------------------------------------------------------------------------------------------

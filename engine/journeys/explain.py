@@ -18,6 +18,7 @@ from engine.expressions import Scope, compile_expression
 from engine.journeys.journey import Hop, Journey
 from engine.journeys.recorder import Journeys
 from qos_monitor.busy import BusyHistory
+from router.codecs.text import iso
 from scheduler.facts import INFINITE_NS
 from storage.train import Train
 
@@ -132,7 +133,10 @@ def _journey_json(journey: Journey, network: Network, output: Output) -> dict[st
         "stream": network.streams[journey.stream].name,
         "arrival_ns": journey.arrival_ns,
         "delivered_ns": journey.delivered_ns,
-        "row": {f.name: value for f, value in zip(output.schema, journey.row, strict=True)},
+        "row": {
+            f.name: iso(value) if f.type is Type.TIMESTAMP and value is not None else value
+            for f, value in zip(output.schema, journey.row, strict=True)
+        },
         "parts": [
             {"kind": p.kind, "box": "" if p.box is None else network.boxes[p.box].name, "ns": p.ns} for p in parts
         ],

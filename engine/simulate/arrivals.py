@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ ON_NS = 200_000_000  # mean length of a burst of the bursty process ...
 DUTY = 0.2  # ... and the share of time that is inside one
 ZIPF_EXPONENT = 2.2
 ZIPF_LONGEST = 1_000
+LONGEST_READ = 1_000_000_000  # tuples in one row of a trace
+
+Number = TypeVar("Number", int, float)
 
 Times = npt.NDArray[np.int64]
 Trains = tuple[Times, npt.NDArray[np.int64]]
@@ -112,11 +116,13 @@ def read_trace(path: Path, streams: Mapping[str, int]) -> dict[int, Trains]:
             rows = csv.DictReader(file)
             if not {"seconds", "stream"} <= set(rows.fieldnames or ()):
                 raise TraceError(f"{path}:1: a trace needs the columns seconds and stream, and may have tuples")
-            for number, row in enumerate(rows, 2):
-                stream, time_ns, tuples = _trace_row(row, streams, f"{path}:{number}")
+            for row in rows:
+                stream, time_ns, tuples = _trace_row(row, streams, f"{path}:{rows.line_num}")
                 times.setdefault(stream, []).append((time_ns, tuples))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(f"{path}: {error}") from error
+    if not times:
+        raise TraceError(f"{path}: nothing arrives in this trace: it has no row")
     out: dict[int, Trains] = {}
     for stream, rows_of in times.items():
         table = np.array(sorted(rows_of), np.int64)
@@ -128,11 +134,17 @@ def _trace_row(row: Mapping[str, str | None], streams: Mapping[str, int], place:
     name = row.get("stream") or ""
     if name not in streams:
         raise TraceError(f"{place}: no stream is called {name!r}; there are {', '.join(streams)}")
-    try:
-        seconds = float(row.get("seconds") or "")
-        tuples = int(row.get("tuples") or "1")
-    except ValueError as error:
-        raise TraceError(f"{place}: {error}") from error
-    if not 0 <= seconds < 1e9 or tuples < 1:
-        raise TraceError(f"{place}: seconds must be 0 or more and tuples 1 or more")
+    seconds = _number(float, row, "seconds", "", place)
+    tuples = _number(int, row, "tuples", "1", place)
+    if not 0 <= seconds < 1e9 or not 1 <= tuples <= LONGEST_READ:
+        raise TraceError(f"{place}: seconds must be 0 or more and below 1e9, tuples 1 to {LONGEST_READ:,}")
     return streams[name], round(seconds * 1e9), tuples
+
+
+def _number(kind: type[Number], row: Mapping[str, str | None], column: str, default: str, place: str) -> Number:
+    text = row.get(column) or default
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise TraceError(f"{place}: {column} must be {what}, and {text[:40]!r} is none") from None

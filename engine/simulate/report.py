@@ -218,7 +218,10 @@ def draw_png(path: Path, runs: Sequence[Run]) -> None:
             [r.load for r in rows], [r.overall.p99_ns / 1e9 for r in rows], linestyle=":", label=f"{name} p99"
         )
     axes[0, 0].legend()
-    figure.savefig(path, metadata={"Software": None})
+    try:
+        figure.savefig(path, format="png", metadata={"Software": None})
+    except OSError as error:
+        raise PlotError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def parse_loads(text_: str) -> tuple[float, ...]:
@@ -237,7 +240,7 @@ def parse_loads(text_: str) -> tuple[float, ...]:
     except ValueError:
         raise ValueError(f"{text_!r} is no load: write 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5") from None
     if not all(0 < load <= 1_000 for load in loads):
-        raise ValueError(f"a load is a share of capacity above 0, such as 0.8; {text_} is not")
+        raise ValueError(f"a load is a multiple of the knee, above 0 and at most 1000, such as 0.8; {text_} is not")
     return tuple(sorted(set(loads)))
 
 

@@ -9,6 +9,7 @@ import pytest
 from engine.bench import auto_pieces
 from engine.bench.auto_pieces import Done, Keep, Piece, each
 from engine.bench.auto_set import ALL, Case
+from engine.bench.harness import BenchError
 
 CASES = (Case("one", 0.5, 1.0), Case("two", 0.9, 2.0))
 PIECES = [Piece(case, policy, 7) for case in CASES for policy in ("auto", "fcfs")]
@@ -32,6 +33,13 @@ def test_a_piece_that_is_kept_is_not_done_again(tmp_path: Path) -> None:
     second, done = answers(Keep(tmp_path))
     assert second == first and done == [PIECES[3]]
     assert not [p for p in tmp_path.iterdir() if p.suffix != ".json"], "files appear whole"
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"{}", b'{"utility": "x", "chose": [], "code": ""}'])
+def test_a_piece_that_holds_something_else_is_named(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / PIECES[0].file).write_bytes(text)
+    with pytest.raises(BenchError, match="is not what `bench auto` keeps"):
+        answers(Keep(tmp_path))
 
 
 def test_several_processes_give_the_same(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from engine.bench.figures import draw, figure_names, load_figure
 from engine.bench.figures.base import Check, Figure, Measured, Panel, Verdict, from_plain, to_plain
 from engine.bench.figures.page import page
 from engine.bench.figures.run import Record, save, stored, wanted
+from engine.bench.harness import BenchError, make_folder
 from engine.cli import make_app
 from engine.simulate.report import PlotError
 
@@ -46,6 +47,15 @@ def test_what_was_measured_survives_being_kept(tmp_path: Path) -> None:
     assert stored(tmp_path, "P0.5", "real") is None
     save(tmp_path, record())
     assert "panels" in orjson.loads((tmp_path / "P0.5-real.json").read_bytes())["measured"]
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b'{"a": 1}', b"\xff", b'{"measured": {"panels": []}}'])
+def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "P0.5-real.json").write_bytes(text)
+    with pytest.raises(BenchError, match=r"P0\.5-real\.json is not what `bench figure` writes"):
+        stored(tmp_path, "P0.5", "real")
+    with pytest.raises(BenchError, match="cannot be made a folder"):
+        make_folder(tmp_path / "P0.5-real.json")
 
 
 def test_a_claim_that_does_not_hold_is_explained() -> None:

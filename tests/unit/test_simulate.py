@@ -77,17 +77,20 @@ def test_a_trace_is_read_and_its_bad_rows_are_named(tmp_path: Path) -> None:
     assert trace[0][0].tolist() == [250_000_000] and trace[1][1].tolist() == [3, 1]
     for bad, found in (
         ("0.5,c,1", "no stream is called 'c'"),
-        ("x,a,1", "could not convert"),
-        ("1,a,0", "tuples 1 or more"),
+        ("x,a,1", "seconds must be a number, and 'x' is none"),
+        ("1,a,2.5", "tuples must be a whole number, and '2.5' is none"),
+        ("1,a,0", "tuples 1 to"),
+        ("1,a,99999999999999999999", "tuples 1 to"),
         ("-1,a,1", "seconds must be 0 or more"),
     ):
         path.write_text(f"seconds,stream,tuples\n0,a,1\n{bad}\n")
         with pytest.raises(TraceError, match=found) as error:
             read_trace(path, {"a": 0, "b": 1})
         assert ":3:" in str(error.value)
-    path.write_text("time,stream\n")
-    with pytest.raises(TraceError, match="seconds and stream"):
-        read_trace(path, {"a": 0})
+    for written, found in (("time,stream\n", "seconds and stream"), ("seconds,stream\n", "it has no row")):
+        path.write_text(written)
+        with pytest.raises(TraceError, match=found):
+            read_trace(path, {"a": 0})
 
 
 # -- trains as counts -------------------------------------------------------------------------------------------------
@@ -330,6 +333,9 @@ def test_the_command_twice(tmp_path: Path) -> None:
     [
         (("--policy", "qsd"), "unknown policy 'qsd'; did you mean 'qos'"),
         (("--load", "3..1"), "is no load"),
+        (("--load", "1e9"), "at most 1000"),
+        (("--seed", "-1"), "greater than or equal to 0"),
+        (("--contract", "--check"), "not both"),
         (("--for", "10"), "is not a duration"),
         (("--arrivals", "nope"), "there is no file nope"),
     ],

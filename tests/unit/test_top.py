@@ -27,8 +27,8 @@ def stats(**lost: int) -> dict[str, Any]:
     return stats_json(enrich(readings, sample, epoch), sample, epoch, residuals(readings) | lost)
 
 
-def drawn(data: dict[str, Any], boxes: int = 100) -> str:
-    console = Console(width=140, color_system=None, force_terminal=False)
+def drawn(data: dict[str, Any], boxes: int = 100, width: int = 140) -> str:
+    console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(draw(data, boxes))
     return capture.get()
@@ -51,6 +51,15 @@ def test_outputs_boxes_and_header() -> None:
     assert split[1] == "case"
     assert "2.0%" in split
     assert split[-1] == "50"
+
+
+def test_a_narrow_terminal_shows_fewer_columns_and_these_whole() -> None:
+    wide, narrow = drawn(stats()), drawn(stats(), width=80)
+    assert "…" not in narrow and all(len(line) <= 80 for line in narrow.splitlines())
+    for name in ("output", "alerts", "box", "split"):
+        kept = line_of(narrow, name).split()
+        assert len(kept) < len(line_of(wide, name).split()) and set(kept) <= set(line_of(wide, name).split())
+    assert {"p50", "p99", "utility", "readers"} <= set(line_of(narrow, "output").split())
 
 
 def test_a_long_network_shows_where_most_waits() -> None:
