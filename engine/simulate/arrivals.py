@@ -146,5 +146,5 @@ def _number(kind: type[Number], row: Mapping[str, str | None], column: str, defa
     try:
         return kind(text)
     except ValueError:
-        what = "a whole number" if kind is int else "a number"
+        what = {"seconds": "a number", "tuples": "a whole number"}[column]
         raise TraceError(f"{place}: {column} must be {what}, and {text[:40]!r} is none") from None
