@@ -3,9 +3,12 @@
 Overheads, in a busy engine: chains of one and of five universal boxes of no cost run one tuple a plan, and the engine's
 own counters (scheduler, storage, worker: figure 9 of P0) are divided by plans and calls.
 
-And at rest: single tuples come a millisecond apart, as they do below the knee. What is done once in a while finds cold
-caches and sleeping threads, and takes two to four times as long as in a loop. What a tuple's way takes beyond the
-figures of the busy engine belongs to the thread that brings it, to waking a worker, and to the worker that was woken.
+And at rest, as a read finds it below the knee: on a network of one box, the thread that brings a tuple has slept for a
+millisecond, and so have the workers. What is done once in a while finds cold caches and sleeping cores, and takes two
+to four times as long as in a loop. What a read takes beyond the figures of the busy engine belongs to the thread that
+brings it: the first after the sleep shows what cold costs, the one behind it what a read costs itself. What it takes to
+run for a thread that slept is seen where it shows alone: a worker has been woken and sleeps on Python's lock, and the
+lock is let go.
 
 Costs of boxes: the network's own boxes run on a sample of tuples in trains of several lengths.
 
@@ -20,7 +23,6 @@ from contextlib import contextmanager
 from os import sched_getaffinity
 from threading import Event, Thread
 from time import monotonic, perf_counter_ns, sleep, time_ns
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,18 +51,20 @@ LOTS = 20
 LONG_S = 0.1
 TRAINS = (1, 1, 2, 2, 1, 2, 16, 256, 4_096)  # lengths on which costs are fitted
 APART = 4.0  # lengths this many times as long as the shortest tell the cost of a tuple from that of a call
-FILTER = 'http: {listen: "off"}\nstreams:\n  s: {schema: {x: double}}\nboxes:\n  b: {filter: s, where: "x >= 0"}\n'
-FILTER += "outputs:\n  o: {from: b}\n"
+ONE_BOX = """
+http: {{listen: "off"}}
+streams:
+  s: {{schema: {{ts: timestamp, x: double}}, time: ts}}
+boxes:
+  b: {}
+outputs:
+  o: {{from: b, qos: {{deadline: 50ms, dead: 500ms}}}}
+"""
+FILTER = ONE_BOX.format('{filter: s, where: "x >= 0"}')  # which the thread that brings a tuple runs itself
+HANDED = ONE_BOX.format("{universal: s}")  # which a worker runs
+HOLD_NS = 300_000  # longer than a thread needs to wake
 
 Floats = npt.NDArray[np.float64]
-
-
-class Way(NamedTuple):
-    """Of a single tuple through an engine at rest, in ns."""
-
-    box_ns: float
-    burst_ns: float  # of the thread that brings it
-    latency_ns: float  # until it is delivered
 
 
 @contextmanager
@@ -82,25 +86,26 @@ def half_busy() -> Iterator[None]:
         thread.join()
 
 
-def measure_overheads(plans: int = 2_000, reads: int = 200) -> Overheads:
-    """What the engine spends beside the boxes, on this machine, now."""
+def measure_overheads(plans: int = 2_000, reads: int = 200, policy: str = "qos") -> Overheads:
+    """What the engine spends beside the boxes, on this machine, now, under this policy."""
     with half_busy():
-        one, five = (_per_plan(boxes, plans) for boxes in (1, 5))
-        here = _way(load_network(FILTER), reads, SchedulerSettings(unit="box"))
-        past = _way(load_network(FILTER), reads)
-        handed = _way(_chain(1), reads)
+        one, five = (_per_plan(boxes, plans, policy) for boxes in (1, 5))
+        first_ns, again_ns = _reads(FILTER, reads, policy, SchedulerSettings(unit="box"))
+        short_first_ns, short_ns = _reads(FILTER, reads, policy)
+        handed_ns, _ = _reads(HANDED, reads, policy)
+        woken_ns = _woken_ns(reads, policy)
     call_ns = max(0.0, (five[2] - one[2]) / 4)
     step_ns, claim_ns, plan_ns = (one[0] + five[0]) / 2, (one[1] + five[1]) / 2, max(0.0, one[2] - call_ns)
-    admit_ns = max(1.0, here.burst_ns - here.box_ns - step_ns - claim_ns - plan_ns - call_ns)
     return Overheads(
         step_ns=step_ns,
         claim_ns=claim_ns,
         plan_ns=plan_ns,
         call_ns=call_ns,
-        wake_ns=max(0.0, handed.burst_ns - admit_ns - step_ns - claim_ns),
-        woken_ns=max(0.0, handed.latency_ns - handed.burst_ns - handed.box_ns - plan_ns - call_ns),
-        admit_ns=admit_ns,
-        short_ns=max(0.0, past.burst_ns - past.box_ns),
+        wake_ns=max(0.0, handed_ns - first_ns + plan_ns + call_ns),
+        woken_ns=woken_ns,
+        admit_ns=max(1.0, again_ns - step_ns - claim_ns - plan_ns - call_ns),
+        short_ns=short_ns,
+        cold_ns=max(0.0, (first_ns - again_ns + short_first_ns - short_ns) / 2),
         cores=float(len(sched_getaffinity(0))),
     )
 
@@ -111,13 +116,11 @@ def _chain(boxes: int) -> Network:
     return sketch.network()
 
 
-def _per_plan(boxes: int, plans: int) -> tuple[float, float, float]:
+def _per_plan(boxes: int, plans: int, policy: str) -> tuple[float, float, float]:
     """Nanoseconds a plan in the scheduler, in storage and in the worker outside its boxes, one plan after another."""
     network = _chain(boxes)
-    recorder = LatencyRecorder(QoS())  # part of every delivery
     settings = SchedulerSettings(train=TrainRule("tuples", 1))
-    engine = Engine(network, [lambda t: recorder.record(t.arrival_ns, time_ns())], workers=1, settings=settings)
-    samples = Samples(network)
+    engine, samples = _engine(network, policy, settings, workers=1)
     engine.start()
     lots: list[tuple[float, float, float]] = []
     try:
@@ -138,32 +141,69 @@ def _per_plan(boxes: int, plans: int) -> tuple[float, float, float]:
     return scheduler_ns, storage_ns, worker_ns
 
 
-def _way(network: Network, reads: int, settings: SchedulerSettings | None = None) -> Way:
-    delivered_ns = [0]
-    recorder = LatencyRecorder(QoS())
+def _engine(network: Network, policy: str, settings: SchedulerSettings | None, workers: int) -> tuple[Engine, Samples]:
+    """An engine whose outlet does what every delivery does, and what to feed it."""
+    recorder, samples = LatencyRecorder(QoS()), Samples(network)
+    engine = Engine(
+        network,
+        [lambda train: recorder.record(train.arrival_ns, time_ns())],
+        workers=workers,
+        policy=policy,
+        settings=settings,
+        stamps=samples.stamps(),
+    )
+    return engine, samples
 
-    def outlet(train: Train) -> None:
-        delivered_ns[0] = perf_counter_ns()
-        recorder.record(train.arrival_ns, time_ns())
 
-    engine = Engine(network, [outlet], workers=1, settings=settings)
-    samples = Samples(network)
+def _reads(text: str, reads: int, policy: str, settings: SchedulerSettings | None = None) -> tuple[float, float]:
+    """ns that a read keeps the thread that brings it, from its stamp on and beside its boxes: after a sleep, and right
+    behind another."""
+    engine, samples = _engine(load_network(text), policy, settings, workers=2)
     engine.start()
-    found: list[tuple[float, ...]] = []
+    found: list[list[float]] = []
     try:
         for _ in range(reads):
-            train = samples.train(0, 1)
-            before_ns = sum(r.cost_ns for r in engine.runtimes)
             sleep(PACE_S)
-            begun_ns = perf_counter_ns()
-            engine.admit_here(0, train)
-            burst_ns = perf_counter_ns() - begun_ns
+            found.append([_read(engine, samples), _read(engine, samples)])
             _settle(engine)
-            box_ns = sum(r.cost_ns for r in engine.runtimes) - before_ns
-            found.append((box_ns, burst_ns, delivered_ns[0] - begun_ns))
     finally:
         engine.stop()
-    return Way(*typical(np.array(found, np.float64)).tolist())
+    first_ns, again_ns = typical(np.array(found)).tolist()
+    return first_ns, again_ns
+
+
+def _read(engine: Engine, samples: Samples) -> float:
+    before_ns = sum(r.cost_ns for r in engine.runtimes)
+    train = samples.train(0, 1)
+    engine.admit_here(0, train)
+    return float(time_ns() - train.arrival_ns[0]) - (sum(r.cost_ns for r in engine.runtimes) - before_ns)
+
+
+def _woken_ns(reads: int, policy: str) -> float:
+    """ns until a thread that slept runs: a worker that has been woken and sleeps on Python's lock, since the lock was
+    let go."""
+    engine, samples = _engine(load_network(HANDED), policy, None, workers=2)
+    begun_ns = [0]
+
+    def begin(boxes: tuple[int, ...]) -> None:
+        begun_ns[0] = perf_counter_ns()
+
+    engine.pool.before_plan = begin
+    engine.start()
+    found: list[float] = []
+    try:
+        for _ in range(reads):
+            sleep(PACE_S)
+            engine.admit_here(0, samples.train(0, 1))
+            held_ns = perf_counter_ns()
+            while (now_ns := perf_counter_ns()) - held_ns < HOLD_NS:
+                pass
+            sleep(PACE_S)
+            found.append(begun_ns[0] - now_ns)
+            _settle(engine)
+    finally:
+        engine.stop()
+    return max(0.0, float(typical(np.array(found))))
 
 
 def _settle(engine: Engine) -> None:

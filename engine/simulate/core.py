@@ -6,12 +6,14 @@ would do with a plan is done on counts (``execution``) and takes as long as that
 Threads are modelled as far as a tuple feels them:
 
 - Python's lock. What holds it (all overheads, and the part of a box's cost that does not grow with the train) is done
-  one after the other, first come, first served; the work on the tuples runs side by side, and whoever comes back from
-  it needs the lock again. Nobody is interrupted: a plan holds the lock for less time than Python grants before it asks
-  for it back.
+  one after the other; the work on the tuples runs side by side, and whoever comes back from it needs the lock again.
+  Who finds it taken sleeps, is woken when it is let go, and may find it taken once more: a thread that is awake (the
+  I/O thread with its next read, a worker with its next plan) is there first. After ``SWITCH_INTERVAL_S`` Python gives
+  it to who asks.
 - The I/O thread, where there is one (``Overheads.admit_ns``). It takes in one read after the other, has the scheduler's
   turn with each, and runs a short plan of prompt boxes by itself, or goes the short way where nothing waits and nothing
-  runs, as ``engine/core.admit_here`` does. What comes meanwhile waits, and is stamped when its turn comes.
+  runs, as ``engine/core.admit_here`` does. With nothing to read it sleeps; what comes then wakes it, and is read with
+  cold caches. A read is stamped when the thread has it, and the lock: what it waited before that nobody sees.
 - Workers. To wake one that sleeps takes time, for whoever does and until it has begun; one that has ended a plan takes
   the next at once. Where there are more threads than cores they share them evenly.
 
@@ -38,6 +40,7 @@ from engine.simulate.execution import Effect, Execution, Ran
 from engine.simulate.measure import Recorder
 from engine.simulate.overheads import Overheads, Totals
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain
+from engine.tuning import SWITCH_INTERVAL_S
 from scheduler.events import Enqueued, Finished, Outcome
 from scheduler.loop import SHORT_TUPLES, Claim, SchedulerLoop, Work
 from scheduler.plan import Plan
@@ -46,10 +49,12 @@ from scheduler.state import SchedulerSettings, SchedulerState
 
 OUTCOME_EVERY_NS = 100_000_000
 BRIEF_NS = 20_000  # numpy lets go of Python's lock for work that is longer, about
+SWITCH_NS = int(SWITCH_INTERVAL_S * 1e9)
+NEVER_NS = 2**62
 SAMPLES_AT_MOST = 256  # of memory over time; past it every other one goes
-TRAIN, END, HERE, START, BACK = range(5)
+TRAIN, END, HERE, START, BACK, ASK = range(6)
 """Kinds of events; at one moment in this order. HERE: the I/O thread ends a plan. BACK: a worker has done the work on
-its tuples and needs Python's lock again."""
+its tuples and needs Python's lock again. ASK: one that was woken needs it to begin its plan."""
 
 
 class ExecutionQueue:
@@ -106,9 +111,13 @@ class Simulation:
         self.on_tick: Callable[[], None] = lambda: None  # ten times a second, before the next decision
         self._tell_ns = start_ns + OUTCOME_EVERY_NS
         self._sample_ns = OUTCOME_EVERY_NS
-        self._idle = workers
-        self._lock_ns = start_ns  # until when Python's lock is taken
+        self._idle = workers  # that run no plan ...
+        self._waking = 0  # ... and of these, those that have been woken
+        self._lock_ns = start_ns  # until when Python's lock is taken ...
+        self._lock_is_io = False  # ... and whether by the I/O thread
         self._io_ns = start_ns  # until when the I/O thread is
+        self._io_slept = False  # before the read that comes next
+        self._woken_ns = int(self.overheads.woken_ns)
         self._has_io = self.overheads.admit_ns > 0
         self.io_busy_ns = 0  # of the I/O thread, on anything
         self._begun_ns = start_ns
@@ -129,52 +138,76 @@ class Simulation:
 
     def run(self, until_ns: int | None = None, progress: Callable[[int], None] | None = None) -> None:
         """Until everything that arrives is done, or until this time; it can be called again to go on."""
-        times, streams, counts = self._arrivals
-        at, arrivals = self._admitted, len(times)
         events, storage = self._events, self.storage
-        next_ns = max(times[at], self._io_ns) if at < arrivals else None
-        while events or next_ns is not None:
-            if next_ns is not None and (not events or next_ns <= events[0][0]):
-                now_ns = next_ns
-            else:
-                now_ns = events[0][0]
-            if until_ns is not None and now_ns > until_ns:
+        last_ns = NEVER_NS - 1 if until_ns is None else until_ns
+        next_ns = self._read_ns()
+        while True:
+            now_ns = events[0][0] if events and events[0][0] < next_ns else next_ns
+            if now_ns > last_ns:
                 break
             storage.pass_time(now_ns)
             self.now_ns = now_ns
             if now_ns >= self._tell_ns:
                 self._tell_outcomes()
                 self._tell_ns = now_ns + OUTCOME_EVERY_NS
-            by_io = False
-            while next_ns is not None and next_ns <= now_ns:
-                by_io = self._has_io
-                self._admit(streams[at], counts[at])
-                at += 1
-                next_ns = max(times[at], self._io_ns) if at < arrivals else None
-                if progress is not None and at % 4096 == 0:
-                    progress(now_ns)
-            awake = 0
-            while events and events[0][0] <= now_ns:
-                _, kind, _, what = heappop(events)
-                if kind == TRAIN:
-                    self._enqueue(*what)
-                elif kind == END:
-                    self._idle += 1
-                    awake += 1
-                    self._finish(what)
-                elif kind == HERE:
-                    by_io = True
-                    self._finish(what)
-                elif kind == BACK:
-                    awake += self._come_back(*what)
-            self._schedule(by_io, awake)
-            if by_io:
-                self.io_busy_ns += max(0, self._io_ns - now_ns)
-                if next_ns is not None:
-                    next_ns = max(next_ns, self._io_ns)
-        self._admitted = at
+            is_read = False
+            while next_ns <= now_ns:
+                if self._is_kept_out():
+                    next_ns = self._lock_ns + self._woken_ns
+                    break
+                is_read = True
+                self._admit(progress)
+                next_ns = self._read_ns()
+            if self._happen(is_read):
+                next_ns = self._read_ns()
         self.now_ns = until_ns if until_ns is not None else self.now_ns
         self.storage.pass_time(self.now_ns)
+
+    def _happen(self, is_read: bool) -> bool:
+        """All that happens now, beside what has just been read. Whether the I/O thread was at work."""
+        events, now_ns = self._events, self.now_ns
+        by_io, is_news, awake = is_read and self._has_io, is_read, 0
+        asking: list[int] = []
+        while events and events[0][0] <= now_ns:
+            _, kind, _, what = heappop(events)
+            if kind == ASK:
+                asking.append(what)
+                continue
+            if kind == TRAIN:
+                self._enqueue(*what)
+            elif kind == BACK and not self._come_back(*what):
+                continue
+            elif kind in (END, BACK):
+                self._idle += 1
+                awake += 1
+                self._finish(what if kind == END else what[0])
+            elif kind == HERE:
+                by_io = True
+                self._finish(what)
+            is_news = True
+        if is_news:
+            self._schedule(by_io, awake)
+        for since_ns in asking:  # who is awake has been served
+            self._ask(since_ns)
+        if by_io:
+            self.io_busy_ns += max(0, self._io_ns - now_ns)
+        return by_io
+
+    def _read_ns(self) -> int:
+        """When the next read is taken in: at once if the I/O thread is awake, and else it has to be woken."""
+        if self._admitted >= len(self._arrivals[0]):
+            return NEVER_NS
+        due_ns = self._arrivals[0][self._admitted]
+        if not self._has_io:
+            return due_ns
+        self._io_slept = due_ns > self._io_ns
+        return due_ns + self._woken_ns if self._io_slept else self._io_ns
+
+    def _is_kept_out(self) -> bool:
+        """Whether the I/O thread has to sleep on Python's lock before it reads."""
+        if self._lock_ns <= self.now_ns or self._lock_is_io or not self._has_io:
+            return False
+        return self.now_ns - max(self._arrivals[0][self._admitted], self._io_ns) < SWITCH_NS
 
     def came_since(self, since_ns: int) -> dict[int, Trains]:
         """What has arrived from then until now, by stream."""
@@ -200,39 +233,57 @@ class Simulation:
 
     def _schedule(self, by_io: bool, awake: int) -> None:
         """Decide, and begin what is decided. ``by_io``: the I/O thread has the turn and runs a short plan itself;
-        ``awake``: workers that have just ended a plan."""
+        ``awake``: workers that have just ended a plan, and take the next at once."""
         state, loop, works = self.state, self.loop, self._queue.works
         here: list[Work] | None = [] if by_io else None
-        begun: list[Work] = []
         while True:
-            while self._idle and works:
-                self._idle -= 1
-                begun.append(works.popleft())
+            while works and (awake > 0 or (self._idle and not self._has_io)):
+                awake -= 1
+                self._begin(works.popleft(), max(self.now_ns, self._lock_ns))
             if state.outstanding >= loop.plans_at_most:
                 break
             plan = loop.decide(self.now_ns)
             if plan is None:
                 break
             loop.dispatch(plan, here)
-        asleep = max(0, len(begun) - awake)
-        put_ns = max(self.now_ns, self._lock_ns)
-        if asleep and self.overheads.wake_ns:
-            put_ns = self._lock_ns = int(put_ns + asleep * self.overheads.wake_ns)
-            if by_io:
-                self._io_ns = put_ns
-        if here:  # before the workers: they are woken, and the lock is not theirs yet
+        if works and (wanted := min(len(works), self._idle) - self._waking) > 0:
+            self._wake(wanted, by_io)
+        if here:  # those who are woken do not have the lock yet
             self._run_here(here[0])
-        for i, work in enumerate(begun):
-            self._begin(work, put_ns if i < awake else put_ns + self.overheads.woken_ns)
 
-    def _begin(self, work: Work, woken_ns: float) -> None:
-        """A worker takes up a plan."""
+    def _wake(self, workers: int, by_io: bool) -> None:
+        """Rouse workers that sleep. What they are woken for stays on the queue until one has Python's lock: another
+        that ends its plan before that takes it."""
+        wake_ns = int(self.overheads.wake_ns * workers)
+        if by_io:
+            self._io_ns = self._lock_ns = awake_ns = max(self.now_ns, self._lock_ns) + wake_ns
+            self._lock_is_io = True
+        else:
+            awake_ns = self.now_ns + wake_ns
+            self._lock_ns = max(self._lock_ns, awake_ns)
+        self._waking += workers
+        asks_ns = awake_ns + self._woken_ns
+        for _ in range(workers):
+            self._push(asks_ns, ASK, asks_ns)
+
+    def _ask(self, since_ns: int) -> None:
+        """A worker that has been woken needs Python's lock, from ``since_ns`` on."""
+        if self._lock_ns > self.now_ns and self.now_ns - since_ns < SWITCH_NS:
+            self._push(self._lock_ns + self._woken_ns, ASK, since_ns)
+            return
+        self._waking -= 1
+        if self._queue.works:
+            self._begin(self._queue.works.popleft(), self.now_ns)
+
+    def _begin(self, work: Work, begun_ns: float) -> None:
+        """A worker takes up a plan, and the lock."""
         plan, claims = work
         assert plan is not None
-        begun_ns = max(woken_ns, self._lock_ns)
+        self._idle -= 1
         effects: list[Effect] | None = [] if self._has_io else None
         self.execution.effects = effects
         end_ns, self._lock_ns = self._execute(plan.boxes, claims, begun_ns)
+        self._lock_is_io = False
         self.execution.effects = None
         self.busy_ns += end_ns - int(begun_ns)
         for unit in plan.units or ():
@@ -240,25 +291,21 @@ class Simulation:
         if effects is None:
             self._push(end_ns, END, plan)
         elif end_ns - self._lock_ns > BRIEF_NS:
-            self._push(end_ns, BACK, (plan, effects))
+            self._push(end_ns, BACK, (plan, effects, end_ns))
         else:
             self.execution.apply(effects, self.now_ns, 0)
             self._push(end_ns, END, plan)
 
-    def _come_back(self, plan: Plan, effects: list[Effect]) -> int:
-        """The lock may be another's: then the worker sleeps until it gets it, and results are late by that. Whether it
-        has ended its plan now (1) or will later (0)."""
-        late_ns = self._lock_ns - self.now_ns
-        if late_ns <= 0:
-            self.execution.apply(effects, self.now_ns, 0)
-            self._idle += 1
-            self._finish(plan)
-            return 1
-        late_ns += int(self.overheads.woken_ns)
-        self.busy_ns += late_ns
+    def _come_back(self, plan: Plan, effects: list[Effect], since_ns: int) -> bool:
+        """Whether a worker has the lock again, and with it ended its plan. Else it sleeps until the lock is let go, and
+        its results are late by that."""
+        late_ns = self.now_ns - since_ns
+        if self._lock_ns > self.now_ns and late_ns < SWITCH_NS:
+            self._push(self._lock_ns + self._woken_ns, BACK, (plan, effects, since_ns))
+            return False
         self.execution.apply(effects, self.now_ns, late_ns)
-        self._push(self.now_ns + late_ns, END, plan)
-        return 0
+        self.busy_ns += late_ns
+        return True
 
     def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> Ran:
         return self.execution.run(boxes, claims, begun_ns, self._stretch() if self._is_crowded else 1.0)
@@ -274,6 +321,7 @@ class Simulation:
         assert plan is not None
         begun_ns = max(self.now_ns, self._lock_ns)
         self._io_ns = self._lock_ns = end_ns = self._execute(plan.boxes, claims, begun_ns).end_ns
+        self._lock_is_io = True
         self.lent_ns += end_ns - begun_ns
         self._push(end_ns, HERE, plan)
 
@@ -286,8 +334,12 @@ class Simulation:
     def _put(self, when_ns: int, arcs: tuple[int, ...], train: SimulatedTrain) -> None:
         self._push(when_ns, TRAIN, (arcs, train))
 
-    def _admit(self, stream: int, count: int) -> None:
-        now_ns = self.now_ns
+    def _admit(self, progress: Callable[[int], None] | None) -> None:
+        now_ns, at = self.now_ns, self._admitted
+        stream, count = self._arrivals[1][at], self._arrivals[2][at]
+        self._admitted = at + 1
+        if progress is not None and self._admitted % 4096 == 0:
+            progress(now_ns)
         train = SimulatedTrain(count, now_ns, now_ns, now_ns)
         self.arrived += count
         self.came_tuples[stream] += count
@@ -300,7 +352,9 @@ class Simulation:
 
     def _admit_to_queues(self, stream: int, train: SimulatedTrain) -> None:
         if self._has_io:
-            self._io_ns = self._lock_ns = int(max(self.now_ns, self._lock_ns) + self.overheads.admit_ns)
+            begun_ns = max(self.now_ns, self._lock_ns)
+            self._io_ns = self._lock_ns = int(begun_ns + self.overheads.admit_ns + self._cold_ns())
+            self._lock_is_io = True
         arcs, kept = self._stream_arcs[stream], self.execution.drops.kept
         if not kept or kept.keys().isdisjoint(arcs):
             if arcs:
@@ -309,6 +363,9 @@ class Simulation:
         for arc in arcs:
             if (left := self.execution.drops.thin(arc, train)) is not None:
                 self._enqueue((arc,), left)
+
+    def _cold_ns(self) -> float:
+        return self.overheads.cold_ns if self._io_slept else 0.0
 
     def _go_short(self, way: tuple[tuple[int, ...], Plan, int], train: SimulatedTrain) -> bool:
         """``engine/short_way``: nothing waits, nothing runs, and the train is short."""
@@ -321,7 +378,8 @@ class Simulation:
         limit = min(state.auto_tuples[self.network.arcs[a].box or 0] for a in arcs)
         if train.count > limit or not drops.kept.keys().isdisjoint(arcs):
             return False
-        begun_ns = max(self.now_ns, self._lock_ns)
+        begun_ns = int(max(self.now_ns, self._lock_ns) + self._cold_ns())
+        self._lock_is_io = True
         self.storage.pass_by(arcs, train.count)
         self._io_ns = self._lock_ns = end_ns = self.execution.run_short(plan.boxes, arcs, train, begun_ns).end_ns
         self.lent_ns += end_ns - begun_ns

@@ -188,10 +188,10 @@ def run_one(
     end_ns = max((int(times[-1]) for times, _ in trains.values() if len(times)), default=0)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
     simulation.run(end_ns, report)
-    inside = simulation.state.waiting_tuples
-    arrived = simulation.arrived
+    inside, read = simulation.state.waiting_tuples, simulation.arrived
     mean_bytes = simulation.storage.byte_ns / max(end_ns, 1)
     simulation.run(None, report)
+    arrived = simulation.arrived
     simulation.count_expired()
     totals = simulation.totals
     busy_ns = max(totals.box_ns + totals.scheduler_ns + totals.storage_ns + totals.worker_ns, 1.0)
@@ -201,7 +201,7 @@ def run_one(
         rate_per_s=arrived / max(end_ns / 1e9, 1e-9),
         arrived=arrived,
         expired=sum(simulation.storage.expired),
-        backlog_ratio=inside / max(arrived, 1),
+        backlog_ratio=inside / max(read, 1),
         overall=summary(simulation.recorders),
         outputs=tuple(
             (o.name, r.quality()) for o, r in zip(experiment.network.outputs, simulation.recorders, strict=True)

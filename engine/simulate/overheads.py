@@ -19,9 +19,10 @@ class Overheads:
     plan_ns: float = 8_000.0  # a worker that takes up a plan and reports its end
     call_ns: float = 1_500.0  # a box call, beside what the box measures of itself
     wake_ns: float = 0.0  # waking a worker that sleeps, for whoever does
-    woken_ns: float = 0.0  # until that worker has begun
+    woken_ns: float = 0.0  # until a thread that slept runs: for a plan, for a read, for Python's lock
     admit_ns: float = 0.0  # a read on its way in; 0: there is no I/O thread, and workers run every plan
     short_ns: float = 0.0  # all that is beside the boxes for a read that goes the short way
+    cold_ns: float = 0.0  # what a read takes more when the I/O thread has slept
     cores: float = inf  # that the threads share
 
 
