@@ -1,10 +1,14 @@
 """The simulation held against the engine itself: the same network, the same arrivals, in real time.
 
 The engine runs in this process, fed when the simulated arrivals say, by a thread that does what the daemon's I/O thread
-does (``admit_here``), on a sample of tuples. Costs and overheads are measured before, on single trains through an
-engine at rest; nothing is taken over from the run that is compared. So what is held against the engine is the
-simulator's idea of queues, plans, threads and Python's lock. Takes as long as it says, on a machine that has nothing
-else to do: how much of it others took is said too.
+does (``admit_here``), on a sample of tuples. Costs are measured before, on single trains through an engine at rest;
+overheads on a network of one box, before each run and after it, because what it takes to wake a core changes by half
+from one minute to the next. Nothing is taken over from the run that is compared. So what is held against the engine is
+the simulator's idea of queues, plans, threads and Python's lock. Takes as long as it says, on a machine that has
+nothing else to do: how much of it others took is said too.
+
+Both sides mean the same: a latency is from the stamp of a read, when the thread that brings it has it, to the delivery;
+tuples count alike; the trains are the same, at the same moments.
 
 Compared by output: outputs differ by ten times in how long their tuples take, so that the median over all of them
 stands on the cliff between two, and a tuple more on one side moves it by as much.
@@ -21,16 +25,18 @@ from typing import NamedTuple
 
 from engine.core import Engine
 from engine.simulate.arrivals import Trains
-from engine.simulate.calibrate import measure_costs, measure_overheads
+from engine.simulate.at_rest import measure_overheads
+from engine.simulate.calibrate import measure_costs
 from engine.simulate.core import merge
 from engine.simulate.experiment import Experiment, Run, draw, knee_rates, run_one
-from engine.simulate.overheads import Overheads
+from engine.simulate.overheads import Overheads, between
 from engine.simulate.samples import Samples
 from qos_monitor.histogram import LatencyRecorder
 from storage.train import Train
 
 DRAIN_S = 30.0
 LATE_NS = 1_000_000
+WARM_UP_READS = 10
 PR_SET_TIMERSLACK = 29  # prctl.h
 ENOUGH_TUPLES = 100  # of an output, to speak of a median
 
@@ -63,7 +69,7 @@ class Comparison(NamedTuple):
     load: float
     engine: Measured
     simulated: Run
-    overheads: Overheads  # as measured before
+    overheads: Overheads  # as measured around the engine's run
 
     @property
     def outputs(self) -> list[Pair]:
@@ -87,7 +93,8 @@ class Comparison(NamedTuple):
 def compare(experiment: Experiment, progress: Callable[[str, float, float], None] | None = None) -> list[Comparison]:
     """Every load under every policy, on the engine and simulated."""
     statistics = measure_costs(experiment.network, settings=experiment.settings, workers=experiment.workers)
-    experiment = replace(experiment, statistics=statistics, overheads=measure_overheads(policy=experiment.policies[0]))
+    before = measure_overheads(policy=experiment.policies[0])
+    experiment = replace(experiment, statistics=statistics, overheads=before)
     base = knee_rates(experiment)
     found: list[Comparison] = []
     for load in experiment.loads:
@@ -96,9 +103,11 @@ def compare(experiment: Experiment, progress: Callable[[str, float, float], None
             if progress is not None:
                 progress(policy, load, 0.0)
             measured = run_engine(experiment, policy, trains)
-            found.append(
-                Comparison(policy, load, measured, run_one(experiment, policy, load, trains), experiment.overheads)
-            )
+            after = measure_overheads(policy=policy)
+            experiment = replace(experiment, overheads=between(before, after))
+            before = after
+            simulated = run_one(experiment, policy, load, trains)
+            found.append(Comparison(policy, load, measured, simulated, experiment.overheads))
             if progress is not None:
                 progress(policy, load, 1.0)
     return found
@@ -110,12 +119,9 @@ def run_engine(experiment: Experiment, policy: str, trains: Mapping[int, Trains]
     recorders = [LatencyRecorder(o.qos) for o in network.outputs]
 
     def outlet(number: int) -> Callable[[Train], None]:
-        record = recorders[number].record
-        return lambda train: record(train.arrival_ns, time_ns())
+        return lambda train: recorders[number].record(train.arrival_ns, time_ns())
 
     samples = Samples(network)
-    for stream in network.streams:
-        samples.train(stream.number, 1)  # read it before time runs
     engine = Engine(
         network,
         [outlet(o.number) for o in network.outputs],
@@ -126,6 +132,8 @@ def run_engine(experiment: Experiment, policy: str, trains: Mapping[int, Trains]
         stamps=samples.stamps(),
     )
     engine.start()
+    warm_up(engine, samples)
+    recorders[:] = [LatencyRecorder(o.qos) for o in network.outputs]
     begun_s, mine_s, all_s = perf_counter_ns() / 1e9, process_time(), machine_s()
     try:
         fed_ratio = feed_in_time(engine, trains, samples)
@@ -140,6 +148,14 @@ def run_engine(experiment: Experiment, policy: str, trains: Mapping[int, Trains]
     medians = [r.quantiles((0.5,))[0] for r in recorders]
     outputs = tuple((r.tuples, p50_ns) for r, p50_ns in zip(readings, medians, strict=True))
     return Measured(outputs, utility, fed_ratio, others if others is None else max(0.0, others))
+
+
+def warm_up(engine: Engine, samples: Samples) -> None:
+    """The first train of a stream reads its sample, and has the boxes compiled."""
+    for _ in range(WARM_UP_READS):
+        for stream in engine.network.streams:
+            engine.admit_here(stream.number, samples.train(stream.number, 1))
+    engine.drain(DRAIN_S)
 
 
 def feed_in_time(engine: Engine, trains: Mapping[int, Trains], samples: Samples) -> float:

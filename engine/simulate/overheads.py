@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf
 
 
@@ -10,7 +10,7 @@ from math import inf
 class Overheads:
     """What the engine spends beside the boxes, in ns, and the threads that a tuple meets on its way.
 
-    All are measured by ``calibrate.py``. Those of the threads are 0 where a simulation is of a scheduler and its
+    All are measured by ``at_rest.py``. Those of the threads are 0 where a simulation is of a scheduler and its
     workers alone, as the papers' are; ``DAEMON`` has them.
     """
 
@@ -31,6 +31,11 @@ DAEMON = Overheads(
     wake_ns=0.0, woken_ns=40_000.0, admit_ns=100_000.0, short_ns=24_000.0,
 )  # fmt: skip
 """As measured on a machine of two cores; how many there are is for whoever runs it to say."""
+
+
+def between(one: Overheads, other: Overheads) -> Overheads:
+    """Half way between two measurements."""
+    return Overheads(*[(getattr(one, f.name) + getattr(other, f.name)) / 2 for f in fields(Overheads)])
 
 
 class Totals:

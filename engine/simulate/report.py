@@ -14,7 +14,6 @@ from catalog.errors import AuroraError
 from catalog.readings import plain
 from engine.draw.strip import strip
 from engine.simulate.experiment import Experiment, Run, knee
-from engine.simulate.overheads import Overheads
 
 if TYPE_CHECKING:
     from engine.simulate.check import Comparison
@@ -185,9 +184,13 @@ def comparison_text(found: Sequence[Comparison]) -> str:
         others = "-" if c.engine.others_cores is None else f"{c.engine.others_cores:.2f}"
         utilities = (f"{c.engine.utility:.3f}", f"{c.simulated.overall.utility:.3f}")
         rows.append((*where, "all", "", "", "", f"{c.p50_error:.0%}", *utilities, f"{c.engine.fed_ratio:.0%}", others))
-    costs = found[0].overheads if found else Overheads()
-    parts = [f"{name[:-3]} {value / 1e3:.0f}" for name, value in asdict(costs).items() if name.endswith("_ns")]
-    return "\n".join([f"overheads in us: {', '.join(parts)}", *table(head, rows)])
+    return "\n".join([*map(_overheads_line, found), *table(head, rows)])
+
+
+def _overheads_line(found: Comparison) -> str:
+    costs = asdict(found.overheads).items()
+    parts = [f"{name[:-3]} {value / 1e3:.0f}" for name, value in costs if name.endswith("_ns")]
+    return f"overheads in us, {found.policy} at {found.load:g}: {', '.join(parts)}"
 
 
 def draw_png(path: Path, runs: Sequence[Run]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from catalog.qos import QoS
-from engine.simulate.calibrate import measure_costs, measure_overheads
+from engine.simulate.at_rest import measure_overheads
+from engine.simulate.calibrate import measure_costs
 from engine.simulate.check import compare
 from engine.simulate.experiment import Experiment
 from engine.simulate.sketch import Sketch

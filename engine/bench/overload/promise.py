@@ -19,7 +19,7 @@ from engine.bench.overload.measure import Outcome
 from engine.bench.report import Result
 from engine.settings import scheduler_settings
 from engine.simulate.arrivals import Trains
-from engine.simulate.calibrate import measure_overheads
+from engine.simulate.at_rest import measure_overheads
 from engine.simulate.contract import Contract, contract
 from engine.simulate.costs import from_stats
 from engine.simulate.experiment import Experiment, knee_rates

@@ -1,0 +1,172 @@
+"""What the engine spends beside its boxes, measured on small networks as a read finds it below the knee.
+
+There the thread that brings a read has slept for about a millisecond, and so have the workers. What is done once in a
+while finds cold caches and sleeping cores, and takes two to four times as long as in a loop; so reads come here as they
+come there, after pauses of random length, beside threads that work for half of the time, and the parts of their way are
+taken from the engine's own counters (scheduler, storage, worker: figure 9 of P0) and from stamps:
+
+- A read after a pause, and another right behind it: the second shows what a read costs, the first what cold adds.
+- A read that the I/O thread runs and a worker too: what it takes the thread more than the first kind, beyond a step and
+  a claim, is what waking a worker costs. When the thread is done it lets go of Python's lock, on which the worker
+  sleeps since it was woken: the time until it runs is what any thread takes that has slept.
+
+Beside that only a box call is measured in a loop, one plan after another: chains of one box and of five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import get_ident
+from time import perf_counter_ns, sleep, time_ns
+from typing import NamedTuple
+
+import numpy as np
+
+from catalog.network import Network
+from catalog.qos import QoS
+from engine.core import Engine
+from engine.load import load_network
+from engine.simulate.calibrate import DRAIN_S, PACE_S, SEED, cores, half_busy, settle, typical
+from engine.simulate.overheads import Overheads
+from engine.simulate.samples import Samples
+from engine.simulate.sketch import Sketch
+from qos_monitor.histogram import LatencyRecorder
+from scheduler.state import SchedulerSettings
+from scheduler.trains import TrainRule
+
+LOTS = 20
+READ_TUPLES = 4
+TURN_S = 0.0006  # a worker has begun, and ended
+FILTER = """
+http: {listen: "off"}
+streams:
+  s: {schema: {ts: timestamp, x: double}, time: ts}
+boxes:
+  here: {filter: s, where: "x >= 0"}
+outputs:
+  o: {from: here, qos: {deadline: 50ms, dead: 500ms}}
+"""
+HANDED = FILTER.replace("outputs:", "  there: {universal: s, cost: 50us}\noutputs:\n  p: {from: there}")
+"""The thread that brings a tuple runs the filter itself, and hands the other box to a worker."""
+
+
+class Read(NamedTuple):
+    """What a read took of the thread that brought it, in ns."""
+
+    all_ns: float  # from its stamp on, without the boxes
+    step_ns: float
+    claim_ns: float
+    plan_ns: float  # without the boxes
+
+
+def measure_overheads(plans: int = 2_000, reads: int = 200, policy: str = "qos") -> Overheads:
+    """What the engine spends beside the boxes, on this machine, now, under this policy."""
+    with half_busy():
+        call_ns = max(0.0, (_per_plan(5, plans, policy) - _per_plan(1, plans, policy)) / 4)
+        first, again = _reads(reads, policy, SchedulerSettings(unit="box"))
+        short_first, short = _reads(reads, policy)
+        handing, woken_ns = _handed(reads, policy)
+    return Overheads(
+        step_ns=again.step_ns,
+        claim_ns=again.claim_ns,
+        plan_ns=max(0.0, again.plan_ns - call_ns),
+        call_ns=call_ns,
+        wake_ns=max(0.0, handing.all_ns - first.all_ns - again.step_ns - again.claim_ns),
+        woken_ns=woken_ns,
+        admit_ns=max(1.0, again.all_ns - again.step_ns - again.claim_ns - again.plan_ns),
+        short_ns=max(0.0, short.all_ns - call_ns),
+        cold_ns=max(0.0, (first.all_ns - again.all_ns + short_first.all_ns - short.all_ns) / 2),
+        cores=float(cores()),
+    )
+
+
+def _per_plan(boxes: int, plans: int, policy: str) -> float:
+    """ns a plan in the worker outside its boxes, for a chain of them that cost nothing, one plan after another."""
+    sketch = Sketch()
+    sketch.output(sketch.chain(sketch.stream(), boxes, cost_ns=0.0), QoS(deadline_ns=50_000_000))
+    engine, samples = _engine(sketch.network(), policy, SchedulerSettings(train=TrainRule("tuples", 1)))
+    engine.start()
+    lots: list[float] = []
+    try:
+        for _ in range(LOTS):
+            before = engine.scheduler_reading()
+            assert engine.feed(0, samples.train(0, plans // LOTS))
+            assert engine.drain(DRAIN_S)
+            after = engine.scheduler_reading()
+            lots.append((after.worker_ns - before.worker_ns) / max(1, after.steps - before.steps))
+    finally:
+        engine.stop()
+    return float(typical(np.array(lots)))
+
+
+def _reads(reads: int, policy: str, settings: SchedulerSettings | None = None) -> tuple[Read, Read]:
+    """A read of the thread that runs everything itself: after a pause, and right behind another."""
+    engine, samples = _engine(load_network(FILTER), policy, settings)
+    engine.start()
+    found: list[tuple[Read, Read]] = []
+    try:
+        for pause_s in _pauses_s(reads):
+            sleep(pause_s)
+            found.append((_read(engine, samples), _read(engine, samples)))
+            settle(engine)
+    finally:
+        engine.stop()
+    first, again = zip(*found, strict=True)
+    return _typical(first), _typical(again)
+
+
+def _handed(reads: int, policy: str) -> tuple[Read, float]:
+    """A read of which a worker gets a plan: what it took, and the ns until that worker ran, since the lock was let
+    go. The median of these: who finds no core free waits ten times as long, and sharing cores is the simulator's."""
+    engine, samples = _engine(load_network(HANDED), policy, None)
+    begun_ns, me = [0], get_ident()
+
+    def begin(boxes: tuple[int, ...]) -> None:
+        if get_ident() != me:
+            begun_ns[0] = perf_counter_ns()
+
+    engine.pool.before_plan = begin
+    engine.start()
+    found: list[Read] = []
+    woken_ns: list[float] = []
+    try:
+        for pause_s in _pauses_s(reads):
+            sleep(pause_s)
+            found.append(_read(engine, samples))
+            let_go_ns = perf_counter_ns()
+            sleep(TURN_S)
+            if begun_ns[0] > let_go_ns:  # else it had the lock before: some calls of numpy let go of it
+                woken_ns.append(begun_ns[0] - let_go_ns)
+            settle(engine)
+    finally:
+        engine.stop()
+    return _typical(found), float(np.median(woken_ns or [0.0]))
+
+
+def _engine(network: Network, policy: str, settings: SchedulerSettings | None) -> tuple[Engine, Samples]:
+    """An engine whose outlets do what every delivery does, and what to feed it."""
+    recorder, samples = LatencyRecorder(QoS()), Samples(network)
+    outlets = [lambda train: recorder.record(train.arrival_ns, time_ns())] * len(network.outputs)
+    engine = Engine(network, outlets, workers=2, policy=policy, settings=settings, stamps=samples.stamps())
+    samples.train(0, 1)  # the first one takes long
+    return engine, samples
+
+
+def _read(engine: Engine, samples: Samples) -> Read:
+    loop, here = engine.loop, engine.runtimes[0]
+    before = loop.decision_ns, loop.storage_ns, engine.lent_ns, here.cost_ns
+    train = samples.train(0, READ_TUPLES)
+    engine.admit_here(0, train)
+    all_ns = time_ns() - int(train.arrival_ns[0])
+    after = loop.decision_ns, loop.storage_ns, engine.lent_ns, here.cost_ns
+    step_ns, claim_ns, lent_ns, box_ns = (b - a for a, b in zip(before, after, strict=True))
+    return Read(all_ns - box_ns, step_ns, claim_ns, lent_ns - box_ns)
+
+
+def _typical(reads: Sequence[Read]) -> Read:
+    return Read(*typical(np.array(reads, np.float64)).tolist())
+
+
+def _pauses_s(reads: int) -> list[float]:
+    pauses_s: list[float] = np.random.default_rng(SEED).exponential(PACE_S, reads).tolist()
+    return pauses_s
