@@ -10,6 +10,9 @@ taken from the engine's own counters (scheduler, storage, worker: figure 9 of P0
   a claim, is what waking a worker costs. When the thread is done it lets go of Python's lock, on which the worker
   sleeps since it was woken: the time until it runs is what any thread takes that has slept.
 
+- A worker that works for two milliseconds, alone and beside such reads: what it takes longer, of what the others
+  worked, is what threads lose to each other. On two cores that is not nothing, although only two of them work at once.
+
 Beside that only a box call is measured in a loop, one plan after another: chains of one box and of five.
 """
 
@@ -36,6 +39,8 @@ from scheduler.trains import TrainRule
 
 LOTS = 20
 READ_TUPLES = 4
+LONG_READS = 3  # within ...
+LONG_S = 0.003  # ... what the long box takes, and some
 TURN_S = 0.0006  # a worker has begun, and ended
 FILTER = """
 http: {listen: "off"}
@@ -48,6 +53,10 @@ outputs:
 """
 HANDED = FILTER.replace("outputs:", "  there: {universal: s, cost: 50us}\noutputs:\n  p: {from: there}")
 """The thread that brings a tuple runs the filter itself, and hands the other box to a worker."""
+
+BESIDE = HANDED.replace("boxes:", "  w: {schema: {x: double}}\nboxes:\n  long: {universal: w, cost: 2ms}").replace(
+    "outputs:", "outputs:\n  q: {from: long}"
+)
 
 
 class Read(NamedTuple):
@@ -66,6 +75,7 @@ def measure_overheads(plans: int = 2_000, reads: int = 200, policy: str = "qos")
         first, again = _reads(reads, policy, SchedulerSettings(unit="box"))
         short_first, short = _reads(reads, policy)
         handing, woken_ns = _handed(reads, policy)
+    sharing = _sharing(max(1, reads // 4), policy)
     return Overheads(
         step_ns=again.step_ns,
         claim_ns=again.claim_ns,
@@ -77,6 +87,7 @@ def measure_overheads(plans: int = 2_000, reads: int = 200, policy: str = "qos")
         short_ns=max(0.0, short.all_ns - call_ns),
         cold_ns=max(0.0, (first.all_ns - again.all_ns + short_first.all_ns - short.all_ns) / 2),
         cores=float(cores()),
+        sharing=sharing,
     )
 
 
@@ -143,17 +154,54 @@ def _handed(reads: int, policy: str) -> tuple[Read, float]:
     return _typical(found), float(np.median(woken_ns or [0.0]))
 
 
+def _sharing(rounds: int, policy: str) -> float:
+    """Of the time that others work, what a worker loses to them."""
+    engine, samples = _engine(load_network(BESIDE), policy, None)
+    runtimes = {runtime.node.name: runtime for runtime in engine.runtimes}
+    long, there = runtimes["long"], runtimes["there"]
+    engine.start()
+    found: list[tuple[float, float, float]] = []
+    try:
+        for _ in range(rounds):
+            alone_ns = long.cost_ns
+            _work(engine, samples, [])
+            beside_ns, others_ns = long.cost_ns, there.cost_ns
+            others_ns -= _work(engine, samples, _pauses_s(LONG_READS))
+            found.append((beside_ns - alone_ns, long.cost_ns - beside_ns, there.cost_ns - others_ns))
+    finally:
+        engine.stop()
+    alone_ns, beside_ns, others_ns = typical(np.array(found, np.float64)).tolist()
+    lost: float = (beside_ns - alone_ns) / max(others_ns, 1.0)
+    return min(1.0, max(0.0, lost))
+
+
+def _work(engine: Engine, samples: Samples, pauses_s: Sequence[float]) -> int:
+    """Two milliseconds of a worker, and reads after these pauses; ns that the reads kept this thread."""
+    sleep(PACE_S)
+    engine.admit_here(1, samples.train(1, 1))
+    kept_ns = 0
+    for pause_s in pauses_s:
+        sleep(pause_s / LONG_READS)
+        begun_ns = perf_counter_ns()
+        engine.admit_here(0, samples.train(0, READ_TUPLES))
+        kept_ns += perf_counter_ns() - begun_ns
+    sleep(LONG_S)
+    settle(engine)
+    return kept_ns
+
+
 def _engine(network: Network, policy: str, settings: SchedulerSettings | None) -> tuple[Engine, Samples]:
     """An engine whose outlets do what every delivery does, and what to feed it."""
     recorder, samples = LatencyRecorder(QoS()), Samples(network)
     outlets = [lambda train: recorder.record(train.arrival_ns, time_ns())] * len(network.outputs)
     engine = Engine(network, outlets, workers=2, policy=policy, settings=settings, stamps=samples.stamps())
-    samples.train(0, 1)  # the first one takes long
+    for stream in network.streams:
+        samples.train(stream.number, 1)  # the first one takes long
     return engine, samples
 
 
 def _read(engine: Engine, samples: Samples) -> Read:
-    loop, here = engine.loop, engine.runtimes[0]
+    loop, here = engine.loop, engine.runtimes[0]  # the filter
     before = loop.decision_ns, loop.storage_ns, engine.lent_ns, here.cost_ns
     train = samples.train(0, READ_TUPLES)
     engine.admit_here(0, train)

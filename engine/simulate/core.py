@@ -15,7 +15,8 @@ Threads are modelled as far as a tuple feels them:
   runs, as ``engine/core.admit_here`` does. With nothing to read it sleeps; what comes then wakes it, and is read with
   cold caches. A read is stamped when the thread has it, and the lock: what it waited before that nobody sees.
 - Workers. To wake one that sleeps takes time, for whoever does and until it has begun; one that has ended a plan takes
-  the next at once. Where there are more threads than cores they share them evenly.
+  the next at once. Where there are more threads than cores they share them evenly, and they get into each other's
+  way where there are not: the system runs who was woken near who woke it (``Overheads.sharing``).
 
 The scheduler's and the storage manager's time is added to the plan's.
 """
@@ -122,7 +123,7 @@ class Simulation:
         self.io_busy_ns = 0  # of the I/O thread, on anything
         self._begun_ns = start_ns
         self._workers = workers
-        self._is_crowded = workers + self._has_io > self.overheads.cores
+        self._is_crowded = workers + self._has_io > self.overheads.cores or self.overheads.sharing > 0
         self._events: list[tuple[int, int, int, Any]] = []  # when, kind, number, what
         self._number = 0
         self._arrivals = merge(trains)
@@ -312,9 +313,10 @@ class Simulation:
 
     def _stretch(self) -> float:
         """How many times as long work takes now: the I/O thread has its share of the cores, workers share the rest."""
-        elapsed_ns = max(self.now_ns - self._begun_ns, 1)
-        left = max(self.overheads.cores - min(1.0, self.io_busy_ns / elapsed_ns), 0.5)
-        return max(1.0, (self._workers - self._idle) / left)
+        io_share = min(1.0, self.io_busy_ns / max(self.now_ns - self._begun_ns, 1))
+        at_work = self._workers - self._idle  # with who asks
+        shared = 1.0 + self.overheads.sharing * (io_share + at_work - 1)
+        return max(1.0, at_work / max(self.overheads.cores - io_share, 0.5), shared)
 
     def _run_here(self, work: Work) -> None:
         plan, claims = work

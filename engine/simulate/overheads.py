@@ -24,6 +24,7 @@ class Overheads:
     short_ns: float = 0.0  # all that is beside the boxes for a read that goes the short way
     cold_ns: float = 0.0  # what a read takes more when the I/O thread has slept
     cores: float = inf  # that the threads share
+    sharing: float = 0.0  # of the time that others are at work, what one at work loses to them, free cores or not
 
 
 DAEMON = Overheads(

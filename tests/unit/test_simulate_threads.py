@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,43 @@ def test_a_worker_that_sleeps_is_woken_for_any_other_plan() -> None:
     run = lone_tuple(slow, THREADS)
     assert run.recorders[0].quality().max_ns == 50 + 7 + 1_000 + 100 + 10 + 20 + 1_000 + 5
     assert run.busy_ns > 0 and run.lent_ns == 0
+
+
+BOTH = PROMPT.replace("outputs:", "  slow: {universal: s}\noutputs:\n  p: {from: slow}")
+
+
+def test_a_worker_that_finds_the_lock_taken_sleeps_once_more() -> None:
+    """It is woken after 57, asks at 1,057 and finds the I/O thread at its own plan until 1,192."""
+    run = lone_tuple(BOTH, THREADS)
+    assert run.recorders[1].quality().max_ns == 57 + 100 + 10 + 20 + 1_000 + 5
+    assert run.recorders[0].quality().max_ns == 1_192 + 1_000 + 100 + 10 + 20 + 1_000 + 5
+
+
+def test_a_read_behind_another_is_not_cold() -> None:
+    network = load_network(PROMPT)
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:], statistics.cost_per_tuple_ns[:] = 1_000.0, 0.0
+    run = Simulation(
+        network,
+        policies()["round_robin"],
+        {0: (np.array([1_000, 1_010]), np.array([1, 1]))},
+        statistics=statistics,
+        settings=SchedulerSettings(unit="box"),
+        overheads=replace(THREADS, cold_ns=400.0),
+    )
+    run.run()
+    found = run.recorders[0].quality()
+    assert found.max_ns == 400 + 50 + 100 + 10 + 20 + 1_000 + 5
+    assert found.mean_ns == found.max_ns - 200, "only the first of two came after a sleep"
+
+
+def test_threads_that_work_beside_each_other_lose_what_sharing_says() -> None:
+    network, statistics = chains(2, 1, 1e6)
+    trains = {s: (np.array([0]), np.array([1])) for s in range(2)}
+    shared = replace(FREE, sharing=0.5)
+    run = Simulation(network, policies()["round_robin"], trains, statistics=statistics, workers=2, overheads=shared)
+    run.run()
+    assert run.now_ns == 1_500_000, "the second works beside the first"
 
 
 def test_python_s_lock_is_held_by_one_at_a_time_and_work_on_tuples_by_all() -> None:
