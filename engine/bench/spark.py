@@ -172,7 +172,7 @@ def sink(host: SparkHost, folder: Path, work: Path, rows: int, options: Options)
         return float(done["rows"] / done["seconds"])
 
     ours(), plain()  # warm
-    rates = interleave({"ours": ours, "plain": plain}, 2 if options.quick else 4)
+    rates = interleave({"ours": ours, "plain": plain}, 2 if options.quick else 8)
     yield Result("spark", "sink,parquet", "rows_per_s", max(rates["ours"]), max(rates["plain"]), at_least=0.9)
 
 

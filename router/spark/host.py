@@ -34,6 +34,7 @@ from typing import IO, Any
 
 from catalog.readings import SparkReading
 from router.spark.errors import KINDS, SparkError, SparkFailedError, SparkLostError, SparkUnavailableError
+from router.spark.launch import heap_bytes
 
 log = logging.getLogger("aurorad.spark")
 
@@ -313,6 +314,11 @@ class SparkHost:
             process, self._process = self._process, None
         if process is not None and not process.ended.is_set():
             process.stop(seconds)
+
+    @property
+    def heap_bytes(self) -> int:
+        """That the JVM may fill."""
+        return heap_bytes(self._config)
 
     @property
     def is_up(self) -> bool:

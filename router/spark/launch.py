@@ -142,6 +142,13 @@ def heap_of(settings: Mapping[str, str]) -> str:
     return settings.get("spark.driver.memory", HEAP)
 
 
+def heap_bytes(settings: Mapping[str, str]) -> int:
+    """As Java reads it: ``512m``, ``2g``; what it would refuse counts as the default."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", heap_of(settings).strip().lower()) or re.fullmatch(r"(\d+)(g)", HEAP)
+    assert match is not None
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
+
+
 def java_command(java: Java, settings: Mapping[str, str], scratch: Path) -> list[str]:
     from pyspark.find_spark_home import _find_spark_home
 

@@ -35,7 +35,8 @@ from storage.train import Train
 
 log = logging.getLogger("aurorad.spark")
 
-SEGMENT_BYTES = 64 * 1024**2  # of Arrow; the JVM holds it about five times over while it commits it
+SEGMENT_BYTES = 64 * 1024**2  # of Arrow for each GiB of the JVM's heap: it holds a segment about five times over
+LARGEST_SEGMENT_BYTES = 256 * 1024**2
 SEALED_WHEN_FLUSHING = 2  # one that is committed, one that is prepared
 BATCH_ROWS = 65_536
 BATCH_SECONDS = 0.2
@@ -63,6 +64,7 @@ class SinkOutlet:
         self._on_blocked = on_blocked
         self._encoder = ArrowEncoder(output.schema, "us")
         self._segments: Segments | None = None
+        self._segment_bytes = min(SEGMENT_BYTES * host.heap_bytes // 1024**3, LARGEST_SEGMENT_BYTES)
         self._change = Condition()
         self.queue = None if history is not None else QueueFeed(self._change, self._block)
         self._feed: Feed = HistoryFeed(history) if history is not None else self._queue_feed()
@@ -154,7 +156,7 @@ class SinkOutlet:
     def _is_due(self, deadline: float) -> bool:
         """Whether to seal. Not while another one waits: when Spark is behind, a larger one is better than one more."""
         segments = self.segments
-        if not segments.open_rows or segments.open_bytes >= SEGMENT_BYTES:
+        if not segments.open_rows or segments.open_bytes >= self._segment_bytes:
             return bool(segments.open_rows)
         if self._flushing and not self._feed.rows:  # no more will come: it can be prepared while another is committed
             return len(segments.sealed) < SEALED_WHEN_FLUSHING

@@ -24,7 +24,7 @@ Answer = dict[str, Any]
 
 PART_BYTES = 128 * 1024**2
 PARTS_A_CORE = 4  # or one core has a part to itself at the end while the others have none
-COMMIT_BYTES = 96 * 1024**2
+COMMIT_BYTES = 96 * 1024**2  # of segments for each GiB of the heap: one, and half of the next
 _running: dict[str, str] = {}  # job: the group its Spark jobs run in
 _planned: dict[str, tuple[int, Any, sources.Plan]] = {}  # job: what was found when it was looked at
 _lock = threading.Lock()
@@ -116,13 +116,13 @@ def arrow_messages(frame: Any, batch_rows: int) -> tuple[bytes, Any]:
 def commit(session: Any, request: Request) -> Answer:
     """A segment of an output into its sink, once. Small ones side by side, large ones in turn: the JVM holds a segment
     about five times over while it writes it. One that was prepared is written already, and waits for nobody."""
-    with _room.take(0 if commits.is_prepared(request) else os.path.getsize(request["file"])):
+    with _room(session).take(0 if commits.is_prepared(request) else os.path.getsize(request["file"])):
         return commits.commit(session, request)
 
 
 def prepare(session: Any, request: Request) -> Answer:
     """The files of a segment whose turn has not come yet."""
-    with _room.take(os.path.getsize(request["file"])):
+    with _room(session).take(os.path.getsize(request["file"])):
         commits.prepare(session, request)
     return {}
 
@@ -161,7 +161,15 @@ class Room:
                 self._change.notify_all()
 
 
-_room = Room(COMMIT_BYTES)
+_rooms: list[Room] = []  # the one of this driver, once it is known how large its JVM is
+
+
+def _room(session: Any) -> Room:
+    with _lock:
+        if not _rooms:
+            heap = session.sparkContext._jvm.Runtime.getRuntime().maxMemory()
+            _rooms.append(Room(int(COMMIT_BYTES * heap // 1024**3)))
+        return _rooms[0]
 
 
 class _Group:

@@ -18,6 +18,7 @@ from engine.load import load_network
 from router.spark.compact import choose, live_files
 from router.spark.errors import SparkRefusedError
 from router.spark.exchange import Book
+from router.spark.host import SparkHost
 from router.spark.jobs import batch_limit, whole_trains
 from router.spark.launch import settings_for, with_retries
 from router.spark.ledger import Ledger
@@ -258,6 +259,14 @@ def test_the_user_has_the_last_word_on_settings(tmp_path: Path) -> None:
     sockets = "spark.python.unix.domain.socket.enabled"
     assert settings_for("local", {}, Path("/tmp/short"))[sockets] == "true"
     assert settings_for("local", {}, Path("/tmp/" + "long" * 20))[sockets] == "false", "a name that no socket can have"
+
+
+@pytest.mark.parametrize(
+    ("heap", "nbytes"), [("512m", 2**29), ("2g", 2**31), ("2G", 2**31), ("1048576k", 2**30), ("nonsense", 2**30)]
+)
+def test_a_heap_is_read_as_java_reads_it(heap: str, nbytes: int) -> None:
+    assert SparkHost(config={"spark.driver.memory": heap}).heap_bytes == nbytes
+    assert SparkHost().heap_bytes == 2**30
 
 
 def test_only_small_files_with_company_are_joined() -> None:
