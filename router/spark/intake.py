@@ -6,9 +6,11 @@ refused is counted with its stream and kept as a dead letter.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Event, Lock, get_native_id
 from typing import Any
 
 from catalog.network import Network, Stream
@@ -23,6 +25,7 @@ from storage.train import Train
 
 FRAME_BYTES = 64 * 1024**2
 SETTLE_SECONDS = 0.005
+BULK_NICE = 5
 
 Admit = Callable[[int, Train], None]
 Letters = Callable[[str, str, Sequence[Reject]], None]
@@ -101,6 +104,7 @@ class StreamIntake:
 
     def push(self, peer: Peer, hello: Mapping[str, Any]) -> None:
         """An executor brings a part of a job."""
+        come_last()
         load = self.loads.get(str(hello.get("job")))
         number = int(hello.get("partition", 0))
         part = load.part(number)
@@ -177,6 +181,14 @@ class StreamIntake:
                 counts.received += reject.tuples
                 counts.rejected[reject.reason] = counts.rejected.get(reject.reason, 0) + reject.tuples
         self._letters(stream.name, sender, received.rejects)
+
+
+def come_last() -> None:
+    """This thread unpacks bulk rows: where a core is wanted by it and by one that carries live tuples, it waits. (Linux
+    gives every thread a nice value of its own; elsewhere it is the process's, and stays as it is.)"""
+    if sys.platform == "linux":
+        here = get_native_id()
+        os.setpriority(os.PRIO_PROCESS, here, min(19, os.getpriority(os.PRIO_PROCESS, here) + BULK_NICE))
 
 
 def find_stream(network: Network, name: str) -> Stream:
