@@ -124,6 +124,15 @@ class LoadModel:
         out[behind] += into[self._arc_source[last]] * port_selectivity[self._arc_port[last]]
         return _sums(outputs, out, self._outputs)
 
+    def offered(self, by_stream: Floats, by_port: Floats) -> Floats:
+        """By arc: what its stream or port gave. Only queues count themselves; inside a superbox nothing is queued."""
+        arcs = np.zeros(self._arcs)
+        numbers, streams = self._from_stream
+        arcs[numbers] = by_stream[streams]
+        behind = self._arc_port >= 0
+        arcs[behind] = by_port[self._arc_port[behind]]
+        return arcs
+
     def share_delivered(
         self, rates: Floats, port_selectivity: Floats, kept_at_edge: Floats, kept_on_arc: Floats
     ) -> Floats:

@@ -63,6 +63,7 @@ class Sampler:
         self._subscribers = _Kept(len(network.outputs))
         self.values: Mapping[int, Values] = {}  # by arc with drops by value: what the tuples there are worth
         self._offered = np.zeros(len(network.streams))
+        self._admitted = np.zeros(len(network.streams))  # in this tick
         self._taken = np.zeros(len(network.arcs))
         self._waiting = np.zeros(len(network.arcs))
         self._delivery_ns = 0.0  # in this tick
@@ -106,12 +107,14 @@ class Sampler:
         self.epoch.stats.observe_streams(admitted + shed, elapsed_ns)
         self._edge.fold(admitted, shed, elapsed_ns)
         self._offered = (admitted + shed) * (1e9 / elapsed_ns)
+        self._admitted = admitted
 
     def _fold_boxes(self, before: Readings, now: Readings, elapsed_ns: int) -> Floats:
         calls = _delta((b.calls for b in before.boxes), (b.calls for b in now.boxes))
         came = _delta((b.tuples_in for b in before.boxes), (b.tuples_in for b in now.boxes))
         cost_ns = _delta((b.cost_ns for b in before.boxes), (b.cost_ns for b in now.boxes))
-        self._observe(calls, came, _delta(self._by_port(before), self._by_port(now)), cost_ns, elapsed_ns)
+        out = _delta(self._by_port(before), self._by_port(now))
+        self._observe(calls, came, out, cost_ns, elapsed_ns)
         self._came = came
         self._box_rates += self._rate_gain(elapsed_ns) * (came * 1e9 / elapsed_ns - self._box_rates)
 
@@ -125,9 +128,9 @@ class Sampler:
         self._waiting = waiting
         taken = _delta((a.dequeued for a in before.arcs), (a.dequeued for a in now.arcs))
         self._taken = taken * (1e9 / elapsed_ns)
-        enqueued = _delta((a.enqueued for a in before.arcs), (a.enqueued for a in now.arcs))
+        offered = self.epoch.load.offered(self._admitted, out)
         shed = _delta((sum(a.shed.values()) for a in before.arcs), (sum(a.shed.values()) for a in now.arcs))
-        self._arcs.fold(np.maximum(enqueued - shed, 0), shed, elapsed_ns)  # what is shed was counted as enqueued
+        self._arcs.fold(np.maximum(offered - shed, 0), shed, elapsed_ns)
         return cost_ns / elapsed_ns
 
     def _observe(self, calls: Floats, came: Floats, out: Floats, cost_ns: Floats, elapsed_ns: int) -> None:
