@@ -36,7 +36,7 @@ class Sample(NamedTuple):
     output_rates: Floats
     output_utilities: Floats  # mean utility by latency of what this tick delivered; that of before when nothing was
     output_shares: Floats  # delivered over what would have been
-    output_loss_utilities: Floats  # of that, by the loss graphs; 1 without one
+    output_loss_utilities: Floats  # by the loss graphs: of the value, where the output says what tuples are worth
     output_values: Floats  # the same share in terms of what tuples are worth; 1 where the output does not say
     output_ideal_ns: Floats
     offered_rates: Floats  # good tuples a second of this tick alone
@@ -174,6 +174,7 @@ class Sampler:
         worth = kept.copy()
         for arc, values in self.values.items():
             worth[arc] = values.carried(float(kept[arc]))
+        carried = self._delivered(worth) * read if self.values else shares
         return Sample(
             at_ns=now.engine.now_ns,
             elapsed_ns=elapsed_ns,
@@ -185,8 +186,8 @@ class Sampler:
             output_rates=self._output_rates.copy(),
             output_utilities=self._utilities.copy(),
             output_shares=shares,
-            output_loss_utilities=self._loss_utilities(shares),
-            output_values=np.where(self._says_worth, self._delivered(worth) * read if self.values else shares, 1.0),
+            output_loss_utilities=self._loss_utilities(np.where(self._says_worth, carried, shares)),
+            output_values=np.where(self._says_worth, carried, 1.0),
             output_ideal_ns=load.ideal_ns(stats.cost_per_call_ns, stats.cost_per_tuple_ns),
             offered_rates=self._offered,
             taken_rates=self._taken,
@@ -203,9 +204,11 @@ class Sampler:
         )
 
     def _loss_utilities(self, shares: Floats) -> Floats:
-        outputs = self.epoch.network.outputs
-        graphs = [o.qos.loss for o in outputs]
-        return np.array([1.0 if g is None else g.utility(s) for g, s in zip(graphs, shares.tolist(), strict=True)])
+        """As the load shedder and the contract count. Without a graph: 1, or the value where tuples have one."""
+        said = zip(self.epoch.network.outputs, self._says_worth.tolist(), shares.tolist(), strict=True)
+        return np.array(
+            [(s if worth else 1.0) if o.qos.loss is None else o.qos.loss.utility(s) for o, worth, s in said]
+        )
 
     def _busy_ratio(self, now: Readings, elapsed_ns: int) -> float:
         busy_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.lent_ns

@@ -259,8 +259,7 @@ def _boxes(stats: Stats, most: int) -> RenderableType:
 
 def utility(output: Stats) -> float:
     """The worst of them: an output that is in time but half lost is not fine."""
-    known = output["utility"]
-    return float(min(known["latency"], known["loss"], known.get("value", 1.0)))
+    return float(min(output["utility"]["latency"], output["utility"]["loss"]))
 
 
 def count(n: float) -> str:

@@ -49,6 +49,7 @@ class Promise(NamedTuple):
 class Dropped(NamedTuple):
     arc: str
     share: float
+    reason: str  # shed: by a plan; expired: too late for every output behind it
 
 
 class Contract(NamedTuple):
@@ -91,21 +92,27 @@ def contract(
     simulation.run(settle_ns, report)
     drops = simulation.execution.drops
     shed_before, came_before = list(drops.shed), list(simulation.came_tuples)
+    expired_before, taken_before = list(simulation.storage.expired), list(simulation.storage.taken)
     simulation.run(end_ns, report)
     verdict = watch.overload.verdict
     simulation.run(None, report)
     came = np.subtract(simulation.came_tuples, came_before).astype(np.float64)
     flow = LoadModel(network).flow(came, experiment.statistics.port_selectivity)
-    dropped = np.subtract(drops.shed, shed_before)
-    reached = np.maximum(flow.arcs, 1.0)
+    dropped = {
+        "shed": np.subtract(drops.shed, shed_before),
+        "expired": np.subtract(simulation.storage.expired, expired_before),
+    }
+    taken = np.subtract(simulation.storage.taken, taken_before)
+    reached = np.maximum(np.maximum(flow.arcs, taken), 1.0)  # what waited when it had settled may expire as well
     return Contract(
         policy=policy,
         load=load,
         rate_per_s=simulation.arrived / max(end_ns / 1e9, 1e-9),
         outputs=tuple(_promise(simulation, o, float(flow.outputs[o])) for o in range(len(network.outputs))),
         drops=tuple(
-            Dropped(network.arcs[a].name, min(1.0, float(dropped[a] / reached[a])))
-            for a in np.flatnonzero(dropped > 0).tolist()
+            Dropped(network.arcs[a].name, min(1.0, float(tuples[a] / reached[a])), reason)
+            for reason, tuples in dropped.items()
+            for a in np.flatnonzero(tuples > 0).tolist()
         ),
         load_ratio=verdict.load_ratio,
         plans=len(watch.plans),
@@ -158,6 +165,13 @@ def contract_text(contracts: Sequence[Contract]) -> str:
             for o in c.outputs
         ]
         lines += table(head, [*rows, ("all", "", "", "", "", "", "", f"{c.utility:.3f}")])
-        dropped = ", ".join(f"{d.share:.0%} of {d.arc}" for d in c.drops)
-        lines += [f"dropped: {dropped or 'nothing'}", ""]
+        lines += [f"dropped: {_dropped_text(c)}", ""]
     return "\n".join(lines).rstrip()
+
+
+def _dropped_text(c: Contract) -> str:
+    if told := [d for d in c.drops if d.share >= 0.005]:
+        return ", ".join(f"{d.share:.0%} of {d.arc}{' (expired)' * (d.reason == 'expired')}" for d in told)
+    if c.load_ratio <= 1:
+        return "nothing"
+    return f"nothing, at {c.load_ratio:.0%} of capacity: what waits grows for as long as this lasts, or senders wait"

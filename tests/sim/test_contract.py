@@ -85,6 +85,20 @@ def test_a_contract_reads_as_a_table() -> None:
 def test_streams_that_block_are_not_shed() -> None:
     [found] = run_contracts(experiment((2.0,), text=TEXT.replace("overload: shed", "overload: block")))
     assert not found.drops and found.utility < 1.0
+    assert "of capacity: what waits grows" in contract_text([found])
+
+
+def test_what_is_too_late_for_everybody_is_told() -> None:
+    """Nothing may be shed, and after 100 ms nobody wants a tuple: half of them expire."""
+    text = """
+streams: {s: {schema: {n: bigint}, source: {tcp: 127.0.0.1:9401}, overload: shed}}
+boxes: {slow: {universal: s, cost: 1ms}}
+outputs: {o: {from: slow, qos: {deadline: 20ms, dead: 100ms}, sink: {tcp: 127.0.0.1:9402}}}
+"""
+    [found] = run_contracts(experiment((2.0,), text=text))
+    [dropped] = found.drops
+    assert dropped.reason == "expired" and dropped.share + found.outputs[0].share == pytest.approx(1.0, abs=0.05)
+    assert contract_text([found]).endswith("of s->slow (expired)")
 
 
 def test_a_step_to_three_times_the_load_is_answered_and_forgotten() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from catalog.build import read_network
 from catalog.catalog import Catalog, Epoch
-from catalog.readings import Readings
+from catalog.readings import ArcReading, Readings
+from catalog.shed import Values
+from engine.boxes import box_kinds
 from qos_monitor.loop import Monitor, rest_ns, run_ticks
 from qos_monitor.report import stats_json
 from qos_monitor.sampler import Sampler, enrich
@@ -53,6 +56,33 @@ def test_what_is_shed_upstream_is_missing_downstream() -> None:
         assert sample.output_shares[RAW] == pytest.approx(edge * reader)
         assert sample.output_shares[OTHERS] == pytest.approx(edge * arc * reader)
         assert sample.output_shares[ALERTS] == pytest.approx(edge * arc * joined * reader, rel=1e-3)
+
+
+def test_a_loss_is_judged_by_what_the_tuples_were_worth() -> None:
+    """As the load shedder does: half of the tuples may go, if they are those that nobody prefers."""
+    network = read_network(
+        """
+streams: {s: {schema: {n: bigint}, source: {tcp: 127.0.0.1:9401}}}
+boxes: {b: {filter: s, where: "n > 0"}}
+outputs: {o: {from: b, qos: {lossy: 30%, prefer: "n > 9"}}}
+""",
+        box_kinds(),
+        {},
+    )
+    sampler = Sampler(Epoch.of(network))
+    sampler.fold(idle(network))
+    sampler.values = {0: Values((0.5, 0.5), (0.1, 1.0))}
+    now = idle(network, SECOND_NS)
+    sample = sampler.fold(
+        now._replace(
+            streams=[now.streams[0]._replace(received=1_000, admitted=1_000)],
+            arcs=[ArcReading("s->b", 0, 0, 1_000, 500, {"semantic": 500}), *now.arcs[1:]],
+        )
+    )
+    assert sample is not None
+    assert sample.output_shares[0] == pytest.approx(0.5)
+    assert sample.output_values[0] == pytest.approx(1 / 1.1)
+    assert sample.output_loss_utilities[0] == 1.0
 
 
 def test_enriched_readings_carry_what_only_the_monitor_knows() -> None:
