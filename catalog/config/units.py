@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
@@ -84,10 +85,7 @@ def parse_share(value: object) -> float:
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
         share = Fraction(match[1]) / 100
     elif _is_number(value):
-        number = float(value)  # type: ignore[arg-type]  # _is_number has seen to it
-        if number != number or abs(number) == float("inf"):
-            raise ValueError(f"{value} is not a share: write 30% or 0.3")
-        share = Fraction(number)
+        share = Fraction(value)  # type: ignore[arg-type]  # _is_number has seen to it
     else:
         raise ValueError(f"{_quoted(value)} is not a share: write 30% or 0.3")
     if not 0 <= share <= 1:
@@ -158,7 +156,7 @@ def _digits(number: float) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -inf < value < inf
 
 
 def _is_zero(value: object) -> bool:

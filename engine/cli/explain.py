@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import orjson
@@ -35,22 +34,22 @@ def explain(
     """
     if not drops and not output:
         raise typer.BadParameter("name an output, or ask for --drops")
-    path, query = "/api/v1/explain", {"output": output, "where": where, "limit": limit or 3}
-    if drops:
-        path, query = "/api/v1/drops", {"limit": limit or 20}
     try:
-        with Remote(url).get(path, query) as response:
-            body = response.read()
+        if drops:
+            answer = Remote(url).json("/api/v1/drops", {"limit": limit or 20}, has="plans")
+        else:
+            query = {"output": output, "where": where, "limit": limit or 3}
+            answer = Remote(url).json("/api/v1/explain", query, has="sampled")
     except RemoteError as error:
         fail(error)
     if json:
-        sys.stdout.buffer.write(body)
+        typer.echo(orjson.dumps(answer))
         return
     if drops:
         from engine.cli.drops import show_drops
 
-        show_drops(orjson.loads(body))
+        show_drops(answer)
         return
     from engine.cli.journeys import show_journeys
 
-    show_journeys(orjson.loads(body))
+    show_journeys(answer)

@@ -45,9 +45,17 @@ class Remote:
         self._secure = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
 
-    def json(self, path: str) -> Any:
-        with self.get(path) as response:
-            return orjson.loads(response.read())
+    def json(self, path: str, query: Mapping[str, object] | None = None, *, has: str = "engine") -> Any:
+        """The answer, an object that ``has`` this key."""
+        with self.get(path, query) as response:
+            body = response.read()
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            answer = None
+        if not isinstance(answer, dict) or has not in answer:
+            raise RemoteError(f"{self.url}{path} answered with something else", "is that an aurorad?")
+        return answer
 
     @contextmanager
     def get(
@@ -68,7 +76,7 @@ class Remote:
             yield response
         except (OSError, HTTPException) as error:
             raise RemoteError(
-                f"no aurorad answers at {self.url}: {str(error) or type(error).__name__}",
+                f"no aurorad answers at {self.url}: {str(error).strip() or type(error).__name__}",
                 "is `aurorad run` up, and its http.listen the same? --url names another",
             ) from error
         finally:

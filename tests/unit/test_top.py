@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -139,3 +141,24 @@ def test_addresses() -> None:
     for bad in ("ftp://x", "http://", "http://h:port"):
         with pytest.raises(RemoteError, match="is not an address"):
             Remote(bad)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0-OpenSSH\r\n", b"", *(b"HTTP/1.0 200 OK\r\n\r\n" + body for body in (b"<html>", b"{}", b"[]", b""))],
+)
+def test_whoever_answers_otherwise_is_no_aurorad(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4_096)
+                connection.sendall(answer)
+
+        thread = Thread(target=serve)
+        thread.start()
+        with pytest.raises(RemoteError) as error:
+            Remote(f"127.0.0.1:{server.getsockname()[1]}").json("/api/v1/stats")
+        thread.join(10)
+    assert "\n" not in str(error.value) and "aurorad" in f"{error.value} {error.value.hint}"
