@@ -84,8 +84,8 @@ def parse_share(value: object) -> float:
     share: Fraction
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
         share = Fraction(match[1]) / 100
-    elif _is_number(value):
-        share = Fraction(value)  # type: ignore[arg-type]  # _is_number has seen to it
+    elif isinstance(value, int | float) and _is_number(value):
+        share = Fraction(value)
     else:
         raise ValueError(f"{_quoted(value)} is not a share: write 30% or 0.3")
     if not 0 <= share <= 1:
