@@ -121,6 +121,7 @@ def _until_stopped(show: Callable[[Progress], None], signals: Signals) -> Callab
 
 def _say_hello(daemon: Daemon, file: Path) -> None:
     network = daemon.network
+    asked, policy = network.config.scheduler.policy, daemon.engine.choice.policy
     if daemon.keeper is not None:
         _say_recovered(daemon.keeper)
     for name, (host, port) in daemon.server.addresses.items():
@@ -134,7 +135,7 @@ def _say_hello(daemon: Daemon, file: Path) -> None:
         len(network.streams),
         len(network.boxes),
         len(network.outputs),
-        daemon.engine.choice.policy,
+        policy if asked == policy else f"{asked} (at first {policy})",
         network.config.engine.workers,
     )
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from engine.bench.auto_pieces import Done, Keep, Piece, each
 from engine.bench.auto_set import ALL, QUICK, Case, Workload, build
-from engine.bench.harness import Options
+from engine.bench.harness import BenchError, Options
 from engine.bench.report import Result
 from engine.chooser import Chooser
 from engine.simulate.core import Simulation
@@ -37,7 +37,10 @@ def run(options: Options, seed: int = 7, keep: Keep | None = None, only: str = "
     """For each workload auto beside the best, then over all of them auto beside each."""
     sums: dict[str, list[float]] = {}
     own: list[float] = []
-    cases = [c for c in (QUICK if options.quick else ALL) if only in str(c)]
+    known = QUICK if options.quick else ALL
+    cases = [c for c in known if only in str(c)]
+    if not cases:
+        raise BenchError(f"no workload has {only!r} in its name; there is {', '.join(map(str, known))}")
     pieces = [Piece(case, policy, seed) for case in cases for policy in contenders(case, seed)]
     found: dict[Case, dict[str, Done]] = {}
     for piece, done in each(pieces, do, keep or Keep()):
