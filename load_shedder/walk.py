@@ -7,7 +7,9 @@ worth little, and on outputs that can spare more than they are asked for.
 
 Loss and gain of a move are constant until something happens: an output comes to a corner of its loss graph, a place
 runs empty or comes to tuples of more worth, or a place behind it is no longer the narrower one. Then those that lead
-there are weighed again, and nobody else: on a network of chains a move touches one place.
+there are weighed again, and nobody else: on a network of chains a move touches one place. Where many ways lead to many
+outputs, what changes by less than ``SLIGHT`` is not passed on, so places stand in the queue by weights that are nearly
+right. What a move saves and loses is exact: it is added up when it is made.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ Index = npt.NDArray[np.intp]
 DROP_NS = 5.0  # what it costs to drop a tuple: a place that saves less of each is none
 MOVES_A_PLACE = 64  # a limit, not a goal: a map that hits it ends there and says so
 OPEN = Cell(1.0, 1.0, 0.0)  # above the first: all are kept
+SLIGHT = 0.05  # of a weight, since it was last passed on
 CLOSE = 1e-9  # two events within this share of a flow are one
 
 
@@ -43,6 +46,7 @@ class Move(NamedTuple):
 class Rates(NamedTuple):
     """For a tuple less that leaves a place: how much less there is behind it."""
 
+    saved_ns: float
     outputs: Index
     worth: Floats  # by output
     places: Index
@@ -92,16 +96,18 @@ class Walk:
             for output, _ in ends:
                 self._before_output[output].append(i)
         self.slope = [g[0].slope for g in graphs]
+        self._lost = np.array([g[0].slope / w if w > 0 else 0.0 for g, w in zip(graphs, whole, strict=True)])
+        self._told = [(0.0, 0.0, 0.0)] * count  # the weights that those before it have heard of
         self.later_slope = [_next_slope(g) for g in graphs]
         self.loss, self.gain = [0.0] * count, [0.0] * count  # of a tuple less that leaves, at the slopes of now
         self.later = [0.0] * count  # the same at the slopes to come
         self._version = [0] * count
         self._due: list[tuple[float, float, float, int, int]] = []
-        self._rates_of: dict[int, Rates] = {}
 
     def run(self) -> None:
         for i in reversed(range(len(self.after))):
             self._weigh(i)
+            self._told[i] = self.loss[i], self.later[i], self.gain[i]
         self._due = [self._entry(i) for i in range(len(self.after)) if self._may_move(i)]
         heapify(self._due)
         left = MOVES_A_PLACE * (len(self.after) + 1)
@@ -146,11 +152,10 @@ class Walk:
         seen = set(places)
         while due:
             i = -heappop(due)
-            before = self.loss[i], self.later[i], self.gain[i]
             self._weigh(i)
-            same = before == (self.loss[i], self.later[i], self.gain[i])
-            if same and i not in places:
+            if i not in places and self._is_slight(i):
                 continue
+            self._told[i] = self.loss[i], self.later[i], self.gain[i]
             self._version[i] += 1
             if self._may_move(i):
                 heappush(self._due, self._entry(i))
@@ -159,13 +164,20 @@ class Walk:
                     seen.add(parent)
                     heappush(due, -parent)
 
+    def _is_slight(self, i: int) -> bool:
+        """Whether its weights are nearly what those before it have heard."""
+        loss, later, gain = self._told[i]
+        return (
+            abs(self.loss[i] - loss) <= SLIGHT * loss
+            and abs(self.gain[i] - gain) <= SLIGHT * gain
+            and abs(self.later[i] - later) <= SLIGHT * later
+        )
+
     # -- moving -------------------------------------------------------------------------------------------------------
 
     def _move(self, place: int) -> None:
         """Down to the next event."""
-        rates = self._rates_of.get(place)
-        if rates is None:
-            rates = self._rates_of[place] = self._rates(place)
+        rates = self._rates(place)
         far, events = self._next_events(place, rates)
         if far > 0:
             shown = [place, *rates.narrow]
@@ -176,13 +188,14 @@ class Walk:
             self.left[place] -= far
             after = [(float(self.reach[i]), float(self.left[i])) for i in shown]
             flows = [(i, *b, *a) for i, b, a in zip(shown, before, after, strict=True)]
-            own = self.loss[place] * self.worth[place][self.cell[place]].worth
-            self.moves.append(Move(place, self.gain[place] * far, own * far, flows))
+            loss = float(rates.worth @ self._lost[rates.outputs])
+            self.moves.append(Move(place, rates.saved_ns * far, loss * far, flows))
         self._settle(place, events)
 
     def _rates(self, place: int) -> Rates:
         reach: dict[int, float] = {}
         worth: dict[int, float] = {}
+        saved_ns = 0.0
         due = [place]
         while due:
             i = heappop(due)
@@ -190,6 +203,7 @@ class Walk:
                 leaves, worths = 1.0, self.worth[i][self.cell[i]].worth
             else:
                 leaves, worths = reach[i] * self.ride[i], reach[i] * self.passed_on[i]
+            saved_ns += leaves * self.after[i].cost_ns
             for output, tuples in self.after[i].outputs.items() if worths else ():
                 worth[output] = worth.get(output, 0.0) + tuples * worths
             for child, tuples in self._children[i] if leaves else ():
@@ -200,6 +214,7 @@ class Walk:
                     reach[child] += tuples * leaves
         riders = [i for i in reach if self.ride[i]]
         return Rates(
+            saved_ns,
             np.fromiter(worth, np.intp, len(worth)),
             np.fromiter(worth.values(), np.float64, len(worth)),
             np.fromiter(reach, np.intp, len(reach)),
@@ -246,6 +261,7 @@ class Walk:
                 piece = self.piece[number] = min(self.piece[number] + 1, len(self.graphs[number]) - 1)
                 self.corner[number] = self.graphs[number][piece].to * self.whole[number]
                 self.slope[number] = self.graphs[number][piece].slope
+                self._lost[number] = self.slope[number] / self.whole[number]
                 self.later_slope[number] = _next_slope(self.graphs[number][piece:])
                 changed.update(self._before_output[number])
             else:
@@ -253,7 +269,6 @@ class Walk:
                 self._get_on(number, cell)
                 self.left[number] = cell.to * self.reach[number]
                 shaped.add(number)
-        self._forget_rates(shaped)
         changed.update(shaped, *(self._parents[i] for i in shaped))
         self._changed(changed)
 
@@ -264,18 +279,6 @@ class Walk:
     def _get_off(self, place: int) -> None:
         """It is the narrower one, and only has less to choose from."""
         self.ride[place], self.passed_on[place] = 0.0, self.worth[place][self.cell[place]].apart
-
-    def _forget_rates(self, shaped: set[int]) -> None:
-        """Of these and of all that lead to them."""
-        due = list(shaped)
-        seen = set(shaped)
-        while due:
-            i = due.pop()
-            self._rates_of.pop(i, None)
-            for parent in self._parents[i]:
-                if parent not in seen:
-                    seen.add(parent)
-                    due.append(parent)
 
 
 def _next_slope(graph: Sequence[Piece]) -> float:
