@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine.simulate.experiment import Experiment, Run
 
 EXIT_USAGE = 2
+LONGEST_NS = 86_400 * 10**9
 T = TypeVar("T")
 
 
@@ -157,8 +158,8 @@ def _experiment(
         loads, duration_ns = parse_loads(load), parse_duration_ns(duration)
     except ValueError as error:
         _refuse(str(error))
-    if duration_ns <= 0:
-        _refuse("--for must be above 0")
+    if not 0 < duration_ns <= LONGEST_NS:
+        _refuse("--for must be above 0 and at most 1d: all arrivals of a run are in memory")
     is_trace = arrivals not in PROCESSES
     if is_trace and not Path(arrivals).exists():
         _refuse(f"arrivals are {', '.join(PROCESSES)} or a file; there is no file {arrivals}")

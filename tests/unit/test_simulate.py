@@ -337,6 +337,7 @@ def test_the_command_twice(tmp_path: Path) -> None:
         (("--seed", "-1"), "greater than or equal to 0"),
         (("--contract", "--check"), "not both"),
         (("--for", "10"), "is not a duration"),
+        (("--for", "2d"), "at most 1d"),
         (("--arrivals", "nope"), "there is no file nope"),
     ],
 )
