@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from catalog.schema import Type
 
 MAX_NAME = 128
+MOST_SHOWN = 20  # every policy, every kind of box
 
 
 class RefusedError(ValueError):
@@ -57,8 +58,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         return f"did you mean '{folded[near[0]]}'?"
     if not choices:
         return ""
-    shown = ", ".join(choices[:12])
-    return f"there is: {shown}{', ...' if len(choices) > 12 else ''}"
+    shown = ", ".join(choices[:MOST_SHOWN])
+    return f"there is: {shown}{', ...' if len(choices) > MOST_SHOWN else ''}"
 
 
 def nearest(words: Iterable[str], known: Iterable[str]) -> str:

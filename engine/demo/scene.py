@@ -59,11 +59,17 @@ class Scene:
 @contextmanager
 def play(file: Path, network: Network, per_s: float, seed: int, *, quiet: bool) -> Iterator[Scene]:
     """Start daemon and feed; end both when the block is left. ``quiet``: the daemon's log goes to a file."""
+    fed = {s.name: s.source.tcp for s in network.streams if s.source is not None and s.source.tcp is not None}
+    if lacking := {"trades", "quotes"} - set(fed):
+        names = " and ".join(sorted(lacking))
+        raise SceneError(
+            f"{file} has no stream {names} with a tcp source: the demo's market feeds trades and quotes", 78
+        )
+    trades, quotes = reachable(fed["trades"]), reachable(fed["quotes"])
     with ExitStack() as stack:
         log = stack.enter_context(tempfile.TemporaryFile(prefix="aurorad-demo-")) if quiet else None
         daemon = spawn(command("run", str(file.resolve())), stdout=log, stderr=log)
         stack.callback(end, daemon)
-        trades, quotes = (reachable(network.stream(name).source.tcp) for name in ("trades", "quotes"))
         feed = spawn(
             [sys.executable, "-m", "engine.demo.traffic", trades.host, str(trades.port), str(quotes.port), str(per_s),
              str(seed)], stderr=log,

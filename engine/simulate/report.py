@@ -210,16 +210,17 @@ def draw_png(path: Path, runs: Sequence[Run]) -> None:
         ("share of missed deadlines", lambda r: r.overall.sdmr, False),
     )
     for axis, (title, value, log) in zip(axes.flat, panels, strict=True):
-        for name, rows in by_policy(runs).items():
-            axis.plot([r.load for r in rows], [value(r) for r in rows], marker="o", label=name)
+        for number, (name, rows) in enumerate(by_policy(runs).items()):
+            axis.plot([r.load for r in rows], [value(r) for r in rows], marker="o", color=f"C{number}", label=name)
         axis.set(title=title, xlabel="load")
+        if not log:
+            axis.set_ylim(-0.03, 1.03)
         if log and any(value(r) > 0 for r in runs):
             axis.set_yscale("log")
         axis.grid(alpha=0.3)
-    for name, rows in by_policy(runs).items():
-        axes[0, 0].plot(
-            [r.load for r in rows], [r.overall.p99_ns / 1e9 for r in rows], linestyle=":", label=f"{name} p99"
-        )
+    for number, (name, rows) in enumerate(by_policy(runs).items()):
+        p99_s = [r.overall.p99_ns / 1e9 for r in rows]
+        axes[0, 0].plot([r.load for r in rows], p99_s, linestyle=":", color=f"C{number}", label=f"{name} p99")
     axes[0, 0].legend()
     try:
         figure.savefig(path, format="png", metadata={"Software": None})
