@@ -28,8 +28,8 @@ class Overheads:
 
 
 DAEMON = Overheads(
-    step_ns=6_000.0, claim_ns=11_000.0, plan_ns=5_000.0, call_ns=1_000.0,
-    wake_ns=0.0, woken_ns=40_000.0, admit_ns=100_000.0, short_ns=24_000.0,
+    step_ns=12_000.0, claim_ns=11_000.0, plan_ns=7_000.0, call_ns=1_500.0, wake_ns=20_000.0, woken_ns=40_000.0,
+    admit_ns=24_000.0, short_ns=26_000.0, cold_ns=28_000.0, sharing=0.3,
 )  # fmt: skip
 """As measured on a machine of two cores; how many there are is for whoever runs it to say."""
 
