@@ -129,13 +129,15 @@ class Walk:
         for output, part in self._ends[i]:
             loss += part * self.slope[output]
             later += part * self.later_slope[output]
+        losses, laters, gains = self.loss, self.later, self.gain
+        passed_on, ride = self.passed_on, self.ride
         for child, tuples in self._children[i]:
-            worth = tuples * self.passed_on[child]
+            worth = tuples * passed_on[child]
             if worth:
-                loss += worth * self.loss[child]
-                later += worth * self.later[child]
-                gain += tuples * self.ride[child] * self.gain[child]
-        self.loss[i], self.later[i], self.gain[i] = loss, later, gain
+                loss += worth * losses[child]
+                later += worth * laters[child]
+                gain += tuples * ride[child] * gains[child]
+        losses[i], laters[i], gains[i] = loss, later, gain
 
     def _entry(self, i: int) -> tuple[float, float, float, int, int]:
         """Least loss over gain first, then least of what is lost later; of equals the one that gains more at once."""

@@ -11,6 +11,7 @@ there is much too much to do: a scheduling batch takes of k basic batches what i
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from engine.bench.figures.base import Check, Figure, Measured, Panel, Verdict
 from engine.bench.figures.deadline_panels import SEEDS, mean
@@ -49,13 +50,14 @@ def verdict(measured: Measured) -> Verdict:
     best = {name: min(curve, key=lambda k, c=curve: c[k]) for name, curve in curves.items()}  # type: ignore[misc]
     least = {name: min(curve.values()) for name, curve in curves.items()}
     *shorter, longest = curves
-    ks = list(best.values())
+    lost = [curve[1] - least[name] for name, curve in curves.items()]  # with one basic batch, beside the best number
     return Verdict(
         (
             Check(best[shorter[0]] > 1, f"basic batches of {shorter[0]} are best in batches of {best[shorter[0]]:g}"),
             Check(
-                ks == sorted(ks, reverse=True),
-                "the shorter the basic batch, the more of them: " + ", ".join(f"{n}: {k:g}" for n, k in best.items()),
+                all(a > b for a, b in pairwise(lost)),
+                "the shorter it is, the more a single one misses beside the best number of them: "
+                + ", ".join(f"{n}: {x:.3f} (best {best[n]:g})" for n, x in zip(curves, lost, strict=True)),
             ),
             Check(
                 least[longest] <= min(least.values()) + 0.005,
