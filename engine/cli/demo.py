@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    rate: Annotated[float, typer.Option(min=1, max=1e6, help="Tuples a second outside bursts, both streams.")] = 3000,
+    rate: Annotated[float, typer.Option(min=1, max=1e6, help="Tuples a second outside bursts, both streams.")] = 7000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another market.")] = 1,
     seconds: Annotated[float, typer.Option(min=0, help="End by itself after so long; 0: never.")] = 0,
     file: Annotated[Path | None, typer.Option(help="Another network with streams trades and quotes.")] = None,
