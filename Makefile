@@ -27,6 +27,7 @@ run: $(BYTECODE) ## the demo: a market under bursts, live in the terminal; Ctrl-
 	@$(BIN)/aurorad demo
 
 # Types and warming Spark up take what the tests leave of the cores. Not while pip still lays files down that mypy may read.
+test: LAZY := --no-compile # nobody waits for the first import of what no test uses
 test: $(DEV) $(SPARK) ## lint, types and every test: what CI runs
 	@$(MAKE) --no-print-directory -j3 check $(WARM) test-core
 	@$(MAKE) --no-print-directory test-spark
@@ -65,7 +66,7 @@ $(BIN)/python:
 # setuptools comes from the lock as well, so that building the editable install fetches nothing unpinned.
 $(RUNTIME): pyproject.toml requirements.lock | $(BIN)/python
 	@echo "installing the daemon into $(VENV)"
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install $(LAZY) --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
