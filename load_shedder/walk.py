@@ -83,11 +83,11 @@ class Walk:
         self.ride = [1.0] * count  # the share that it keeps so; 0: it does not ride
         self.passed_on = [1.0] * count  # the worth that leaves it less for a tuple less that reaches it
         self.piece = [0] * len(graphs)
-        self.corner = np.array([g[0].to * w for g, w in zip(graphs, whole, strict=True)])  # where the piece ends
+        self.corner = np.zeros(len(graphs))  # where the piece ends
         self.moves: list[Move] = []
         self.is_cut_short = False
         self._children = [[(c, t) for c, t in s.places.items() if t] for s in segments.after]
-        self._ends = [[(o, t / whole[o]) for o, t in s.outputs.items() if whole[o] > 0] for s in segments.after]
+        self._ends = [[(o, t) for o, t in s.outputs.items() if t and whole[o] > 0] for s in segments.after]
         self._parents: list[list[int]] = [[] for _ in range(count)]
         self._before_output: list[list[int]] = [[] for _ in graphs]  # places with nothing in between
         for i, (children, ends) in enumerate(zip(self._children, self._ends, strict=True)):
@@ -95,10 +95,11 @@ class Walk:
                 self._parents[child].append(i)
             for output, _ in ends:
                 self._before_output[output].append(i)
-        self.slope = [g[0].slope for g in graphs]
-        self._lost = np.array([g[0].slope / w if w > 0 else 0.0 for g, w in zip(graphs, whole, strict=True)])
+        self.slope = [0.0] * len(graphs)  # of a tuple less
+        self.later_slope = [0.0] * len(graphs)
+        for output in range(len(graphs)):
+            self._set_piece(output, 0)
         self._told = [(0.0, 0.0, 0.0)] * count  # the weights that those before it have heard of
-        self.later_slope = [_next_slope(g) for g in graphs]
         self.loss, self.gain = [0.0] * count, [0.0] * count  # of a tuple less that leaves, at the slopes of now
         self.later = [0.0] * count  # the same at the slopes to come
         self._version = [0] * count
@@ -190,7 +191,8 @@ class Walk:
             self.left[place] -= far
             after = [(float(self.reach[i]), float(self.left[i])) for i in shown]
             flows = [(i, *b, *a) for i, b, a in zip(shown, before, after, strict=True)]
-            loss = float(rates.worth @ self._lost[rates.outputs])
+            lost = zip(rates.outputs.tolist(), rates.worth.tolist(), strict=True)
+            loss = sum(worth * self.slope[output] for output, worth in lost)
             self.moves.append(Move(place, rates.saved_ns * far, loss * far, flows))
         self._settle(place, events)
 
@@ -260,11 +262,7 @@ class Walk:
                 self._get_on(place, cell)
                 shaped.add(place)
             elif kind == "corner":
-                piece = self.piece[number] = min(self.piece[number] + 1, len(self.graphs[number]) - 1)
-                self.corner[number] = self.graphs[number][piece].to * self.whole[number]
-                self.slope[number] = self.graphs[number][piece].slope
-                self._lost[number] = self.slope[number] / self.whole[number]
-                self.later_slope[number] = _next_slope(self.graphs[number][piece:])
+                self._set_piece(number, min(self.piece[number] + 1, len(self.graphs[number]) - 1))
                 changed.update(self._before_output[number])
             else:
                 cell = self.worth[number][self.cell[number] - 1] if self.cell[number] else OPEN
@@ -273,6 +271,13 @@ class Walk:
                 shaped.add(number)
         changed.update(shaped, *(self._parents[i] for i in shaped))
         self._changed(changed)
+
+    def _set_piece(self, output: int, piece: int) -> None:
+        """Where its delivery now is on its loss graph."""
+        graph, whole = self.graphs[output][piece:], self.whole[output]
+        self.piece[output], self.corner[output] = piece, graph[0].to * whole
+        if whole > 0:
+            self.slope[output], self.later_slope[output] = graph[0].slope / whole, _next_slope(graph) / whole
 
     def _get_on(self, place: int, cell: Cell) -> None:
         """It has given up all of this cell: from here on it rides."""

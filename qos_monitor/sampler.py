@@ -204,11 +204,9 @@ class Sampler:
         )
 
     def _loss_utilities(self, shares: Floats) -> Floats:
-        """As the load shedder and the contract count. Without a graph: 1, or the value where tuples have one."""
-        said = zip(self.epoch.network.outputs, self._says_worth.tolist(), shares.tolist(), strict=True)
-        return np.array(
-            [(s if worth else 1.0) if o.qos.loss is None else o.qos.loss.utility(s) for o, worth, s in said]
-        )
+        """By the graphs that the load shedder goes by; 1 where nothing may be dropped."""
+        graphs = [o.qos.shed_by for o in self.epoch.network.outputs]
+        return np.array([1.0 if g is None else g.utility(s) for g, s in zip(graphs, shares.tolist(), strict=True)])
 
     def _busy_ratio(self, now: Readings, elapsed_ns: int) -> float:
         busy_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.lent_ns

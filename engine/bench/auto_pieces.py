@@ -21,7 +21,7 @@ from typing import NamedTuple
 import orjson
 
 from engine.bench.auto_set import Case
-from engine.bench.harness import BenchError, make_folder
+from engine.bench.harness import kept, make_folder
 from scheduler.choice import AUTO
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,11 +97,7 @@ def stored(folder: Path | None, piece: Piece) -> Done | None:
     path = folder / piece.file if folder is not None else None
     if path is None or not path.exists():
         return None
-    try:
-        kept = orjson.loads(path.read_bytes())
-        done, code = Done(float(kept["utility"]), list(kept["chose"])), kept["code"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise BenchError(f"{path} is not what `bench auto` keeps ({error!r}): delete it to do it again") from error
+    done, code = kept(path, lambda d: (Done(float(d["utility"]), list(d["chose"])), d["code"]), "`bench auto` keeps")
     return done if code == fingerprint(piece.policy == AUTO) else None
 
 

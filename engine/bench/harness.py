@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from catalog.errors import AuroraError
 from engine.processes import end, spawn
+
+T = TypeVar("T")
 
 START_SECONDS = 30.0
 
@@ -57,6 +59,14 @@ def make_folder(folder: Path) -> None:
         raise BenchError(f"{folder} cannot be made a folder: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BenchError(f"{folder}: nothing may be written there")
+
+
+def kept(path: Path, of: Callable[[Any], T], what: str) -> T:
+    """What an earlier run has left there as JSON; a file that is something else is named."""
+    try:
+        return of(orjson.loads(path.read_bytes()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BenchError(f"{path} is not what {what} ({error!r}): delete it to do it again") from error
 
 
 class Child:

@@ -21,6 +21,7 @@ import numpy as np
 
 from catalog.config.units import format_duration
 from catalog.load import LoadModel
+from catalog.qos import IN_PROPORTION
 from catalog.readings import plain
 from catalog.shed import Values
 from engine.simulate.arrivals import Trains
@@ -126,7 +127,7 @@ def _promise(simulation: Simulation, number: int, due: float) -> Promise:
     qos = output.qos
     value = min(1.0, recorder.value / due) if due >= 1 and (qos.prefer or qos.value is not None) else share
     late = recorder.utility / recorder.tuples if recorder.tuples else 0.0
-    loss = qos.loss.utility(value) if qos.loss is not None else value
+    loss = (qos.shed_by or IN_PROPORTION).utility(value)
     return Promise(output.name, share, value, quality.p50_ns, quality.p99_ns, qos.deadline_ns, late, late * loss)
 
 

@@ -20,7 +20,7 @@ import orjson
 from engine.bench.figures import figure_names, load_figure
 from engine.bench.figures.base import DIFFERS, Figure, Measured, Verdict, from_plain, to_plain
 from engine.bench.figures.lab import Lab
-from engine.bench.harness import BenchError
+from engine.bench.harness import kept
 from engine.bench.report import Result
 
 
@@ -110,9 +110,4 @@ def stored(folder: Path, name: str, engine: str) -> Record | None:
     path = file_of(folder, name, engine, "json")
     if not path.exists():
         return None
-    try:
-        data = orjson.loads(path.read_bytes())
-        measured = from_plain(data.pop("measured"))
-        return _record(name, engine, measured, **data)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BenchError(f"{path} is not what `bench figure` writes ({error!r}): delete it to measure again") from error
+    return kept(path, lambda d: _record(name, engine, from_plain(d.pop("measured")), **d), "`bench figure` writes")

@@ -16,10 +16,11 @@ Their buffers are short (a quarter of a second of the knee), because long ones w
 those of the sockets on both sides, for all strategies.
 
 Beside them stands what the best plan there is would be worth (``ideal``): on the demo at twice the knee all four
-outputs keep their full utility. A perfect ``random`` that lets in exactly the knee comes to 2.78 there, so no shedder
-can have more than 1.44 times that; where ours has more, ``random`` could not be held at the knee.
+outputs keep their full utility. A perfect ``random`` that lets in exactly the knee comes to 2.78 there if an output
+that asked for no loss counts in proportion, and to 2.28 if it counts as lost (``measure.py``): no shedder can have more
+than 1.44 and 1.76 times that.
 
 An output's utility is that of its latency graph, mean over what came out, times that of its loss graph at the share
 that came out (of its value, where a value graph or ``prefer`` says what that is; an output without a loss graph asks
-for all of it: its share is its utility). What would have come out is known to the tuple (``expect``).
+for all of it). What would have come out is known to the tuple (``expect``).
 """
