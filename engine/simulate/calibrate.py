@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from os import sched_getaffinity
 from threading import Event, Thread
 from time import monotonic, sleep
@@ -32,7 +33,9 @@ NAP_S = 0.0002
 BURN_NS = 500_000
 TYPICAL = 0.9  # of what was measured
 LONG_S = 0.1
-TRAINS = (1, 1, 2, 2, 1, 2, 16, 256, 4_096)  # lengths on which costs are fitted
+READ_TUPLES = 1.5  # where nothing is known of the reads
+SHORT = 12  # of that length
+LONG = (256, 4_096)  # and a longer one of each: on these lengths costs are fitted
 APART = 4.0  # lengths this many times as long as the shortest tell the cost of a tuple from that of a call
 
 Floats = npt.NDArray[np.float64]
@@ -77,10 +80,17 @@ def settle(engine: Engine) -> None:
 
 
 def measure_costs(
-    network: Network, rounds: int = 6, settings: SchedulerSettings | None = None, workers: int = 1
+    network: Network,
+    rounds: int = 6,
+    settings: SchedulerSettings | None = None,
+    workers: int = 1,
+    read_tuples: Sequence[float] = (),
 ) -> Statistics:
     """Costs and selectivities of the network's own boxes on a sample of tuples, under these units and trains, each run
     by the thread that would run it: a box costs more on a worker that has just been woken than behind another.
+
+    ``read_tuples``: by stream, how many tuples a read has where these costs are to hold. A filter that lets one tuple
+    in ten through has hardly anything to do with a read of one, and gathers for each read of ten.
 
     Selectivities then are those of the sample, so what the file declares wins.
     """
@@ -96,7 +106,7 @@ def measure_costs(
     try:
         with half_busy():
             for _ in range(rounds):
-                lots += _costs_by_length(engine, samples)
+                lots += _costs_by_length(engine, samples, read_tuples or [READ_TUPLES] * len(network.streams))
     finally:
         engine.stop()
     calls, taken, out, _ = (a - b for a, b in zip(counts(engine), first, strict=True))
@@ -116,15 +126,20 @@ def measure_costs(
     return statistics
 
 
-def _costs_by_length(engine: Engine, samples: Samples) -> list[tuple[Floats, Floats]]:
+def _costs_by_length(engine: Engine, samples: Samples, read_tuples: Sequence[float]) -> list[tuple[Floats, Floats]]:
     """By box, tuples a call and ns a call, for one length of train after the other."""
     lots: list[tuple[Floats, Floats]] = []
     before = counts(engine)
-    for count in TRAINS:
+    for number in range(SHORT + len(LONG)):
         begun_s = monotonic()
-        for stream in engine.network.streams:
+        for stream, tuples in zip(engine.network.streams, read_tuples, strict=True):
             sleep(PACE_S)
-            engine.admit_here(stream.number, samples.train(stream.number, count))
+            if number < SHORT:  # of 2.25 tuples, three of 2 and one of 3
+                count = int((number + 1) * tuples) - int(number * tuples)
+            else:
+                count = LONG[number - SHORT]
+            if count:
+                engine.admit_here(stream.number, samples.train(stream.number, count))
         settle(engine)
         after = counts(engine)
         calls, taken, _, cost_ns = (a - b for a, b in zip(after, before, strict=True))
@@ -134,6 +149,14 @@ def _costs_by_length(engine: Engine, samples: Samples) -> list[tuple[Floats, Flo
         if monotonic() - begun_s > LONG_S:
             break  # dear boxes: longer trains would take minutes and teach nothing
     return lots
+
+
+def costs_between(one: Statistics, other: Statistics) -> Statistics:
+    """Half way between two measurements of one network."""
+    found = copy(one)
+    found.cost_per_call_ns = (one.cost_per_call_ns + other.cost_per_call_ns) / 2
+    found.cost_per_tuple_ns = (one.cost_per_tuple_ns + other.cost_per_tuple_ns) / 2
+    return found
 
 
 def typical(values: Floats) -> Floats:

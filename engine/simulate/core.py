@@ -52,6 +52,7 @@ OUTCOME_EVERY_NS = 100_000_000
 BRIEF_NS = 20_000  # numpy lets go of Python's lock for work that is longer, about
 SWITCH_NS = int(SWITCH_INTERVAL_S * 1e9)
 NEVER_NS = 2**62
+GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, lie evenly between 0 and 1
 SAMPLES_AT_MOST = 256  # of memory over time; past it every other one goes
 TRAIN, END, HERE, START, BACK, ASK = range(6)
 """Kinds of events; at one moment in this order. HERE: the I/O thread ends a plan. BACK: a worker has done the work on
@@ -118,7 +119,7 @@ class Simulation:
         self._lock_is_io = False  # ... and whether by the I/O thread
         self._io_ns = start_ns  # until when the I/O thread is
         self._io_slept = False  # before the read that comes next
-        self._woken_ns = int(self.overheads.woken_ns)
+        self._woken = [int(ns) for ns in self.overheads.woken_ns]
         self._has_io = self.overheads.admit_ns > 0
         self.io_busy_ns = 0  # of the I/O thread, on anything
         self._begun_ns = start_ns
@@ -154,7 +155,7 @@ class Simulation:
             is_read = False
             while next_ns <= now_ns:
                 if self._is_kept_out():
-                    next_ns = self._lock_ns + self._woken_ns
+                    next_ns = self._lock_ns + self._woken_ns(self._admitted)
                     break
                 is_read = True
                 self._admit(progress)
@@ -202,7 +203,7 @@ class Simulation:
         if not self._has_io:
             return due_ns
         self._io_slept = due_ns > self._io_ns
-        return due_ns + self._woken_ns if self._io_slept else self._io_ns
+        return due_ns + self._woken_ns(self._admitted) if self._io_slept else self._io_ns
 
     def _is_kept_out(self) -> bool:
         """Whether the I/O thread has to sleep on Python's lock before it reads."""
@@ -263,14 +264,21 @@ class Simulation:
             awake_ns = self.now_ns + wake_ns
             self._lock_ns = max(self._lock_ns, awake_ns)
         self._waking += workers
-        asks_ns = awake_ns + self._woken_ns
         for _ in range(workers):
+            asks_ns = awake_ns + self._woken_ns(self._number)
             self._push(asks_ns, ASK, asks_ns)
+
+    def _woken_ns(self, number: int) -> int:
+        """How long it takes this time until a thread runs that has slept. The system is quick when it finds a free core
+        near, and ten times as slow when it finds none: what was measured comes up as often as it was seen, spread
+        evenly over any number of times, and without chance."""
+        woken = self._woken
+        return woken[int(number * GOLDEN % 1.0 * len(woken))]
 
     def _ask(self, since_ns: int) -> None:
         """A worker that has been woken needs Python's lock, from ``since_ns`` on."""
         if self._lock_ns > self.now_ns and self.now_ns - since_ns < SWITCH_NS:
-            self._push(self._lock_ns + self._woken_ns, ASK, since_ns)
+            self._push(self._lock_ns + self._woken_ns(self._number), ASK, since_ns)
             return
         self._waking -= 1
         if self._queue.works:
@@ -302,7 +310,7 @@ class Simulation:
         its results are late by that."""
         late_ns = self.now_ns - since_ns
         if self._lock_ns > self.now_ns and late_ns < SWITCH_NS:
-            self._push(self._lock_ns + self._woken_ns, BACK, (plan, effects, since_ns))
+            self._push(self._lock_ns + self._woken_ns(self._number), BACK, (plan, effects, since_ns))
             return False
         self.execution.apply(effects, self.now_ns, late_ns)
         self.busy_ns += late_ns

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from importlib import import_module
 from math import floor, log10
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from catalog.config.units import format_duration, format_size
@@ -181,15 +182,16 @@ def comparison_text(found: Sequence[Comparison]) -> str:
         for pair in c.outputs:
             p50s = (format_duration(pair.engine_ns), format_duration(pair.simulated_ns), f"{pair.error:.0%}")
             rows.append((*where, pair.name, f"{pair.tuples:,}", *p50s, "", "", "", ""))
-        others = "-" if c.engine.others_cores is None else f"{c.engine.others_cores:.2f}"
-        utilities = (f"{c.engine.utility:.3f}", f"{c.simulated.overall.utility:.3f}")
-        rows.append((*where, "all", "", "", "", f"{c.p50_error:.0%}", *utilities, f"{c.engine.fed_ratio:.0%}", others))
+        others = "-" if c.others_cores is None else f"{c.others_cores:.2f}"
+        utilities = (f"{c.engine_utility:.3f}", f"{c.simulated_utility:.3f}")
+        rows.append((*where, "all", "", "", "", f"{c.p50_error:.0%}", *utilities, f"{c.fed_ratio:.0%}", others))
     return "\n".join([*map(_overheads_line, found), *table(head, rows)])
 
 
 def _overheads_line(found: Comparison) -> str:
     costs = asdict(found.overheads).items()
-    parts = [f"{name[:-3]} {value / 1e3:.0f}" for name, value in costs if name.endswith("_ns")]
+    middle = {name: median(v) if isinstance(v, tuple) else v for name, v in costs if name.endswith("_ns")}
+    parts = [f"{name[:-3]} {value / 1e3:.0f}" for name, value in middle.items()]
     return f"overheads in us, {found.policy} at {found.load:g}: {', '.join(parts)}"
 
 

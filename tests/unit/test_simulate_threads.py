@@ -28,7 +28,7 @@ outputs:
   o: {from: cut}
 """
 THREADS = Overheads(
-    step_ns=100.0, claim_ns=10.0, plan_ns=20.0, call_ns=5.0, wake_ns=7.0, woken_ns=1_000.0, admit_ns=50.0,
+    step_ns=100.0, claim_ns=10.0, plan_ns=20.0, call_ns=5.0, wake_ns=7.0, woken_ns=(1_000.0,), admit_ns=50.0,
     short_ns=30.0,
 )  # fmt: skip
 
@@ -63,6 +63,21 @@ def test_a_worker_that_sleeps_is_woken_for_any_other_plan() -> None:
     run = lone_tuple(slow, THREADS)
     assert run.recorders[0].quality().max_ns == 50 + 7 + 1_000 + 100 + 10 + 20 + 1_000 + 5
     assert run.busy_ns > 0 and run.lent_ns == 0
+
+
+def test_waking_takes_what_was_measured_as_often_as_it_was_seen() -> None:
+    """Reads wake a worker each, long after another: a quarter of them waits four times as long."""
+    network = load_network(PROMPT.replace('{filter: s, where: "x > 0", selectivity: 1.0}', "{universal: s}"))
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:], statistics.cost_per_tuple_ns[:] = 1_000.0, 0.0
+    trains = {0: (np.arange(400) * 100_000, np.ones(400, np.int64))}
+    overheads = replace(THREADS, woken_ns=(1_000.0, 1_000.0, 1_000.0, 4_000.0))
+    run = Simulation(network, policies()["round_robin"], trains, statistics=statistics, overheads=overheads)
+    run.run()
+    found = run.recorders[0].quality()
+    quick_ns = 50 + 7 + 1_000 + 100 + 10 + 20 + 1_000 + 5
+    assert found.max_ns == quick_ns + 3_000
+    assert found.mean_ns == pytest.approx(quick_ns + 3_000 / 4, rel=0.01)
 
 
 BOTH = PROMPT.replace("outputs:", "  slow: {universal: s}\noutputs:\n  p: {from: slow}")
