@@ -6,15 +6,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --system-certs
 RUNTIME := $(VENV)/.runtime-stamp
 BYTECODE := $(VENV)/.bytecode-stamp
 DEV := $(VENV)/.dev-stamp
 SPARK := $(VENV)/.spark-stamp
 WARM := $(VENV)/spark.aot
 JOBS := $(shell echo $$((2 * $$(nproc))))  # tests at once: half of a test's time is waiting for a daemon
-COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --generate-hashes --no-header \
-           --no-annotate pyproject.toml
+PINNED := $(BIN)/uv pip compile --quiet --system-certs --upgrade --universal --fork-strategy fewest --generate-hashes \
+          --no-header --no-annotate
 PACKAGES := catalog storage scheduler router qos_monitor load_shedder engine
+BYTES := --compile-bytecode
+unexport PYTHONDONTWRITEBYTECODE # hundreds of processes start in the tests: each would compile everything anew
+
+# What a lock names. uv lays it down in seconds where pip takes a minute. It does not read pip's settings, so an index of
+# this machine's own is handed to it; where it does not get through all the same, pip is asked.
+INDEX = $(or $(PIP_INDEX_URL),$(shell $(BIN)/python -m pip config get global.index-url 2>/dev/null))
+define from_lock
+@$(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(UV) $(BYTES) $(2) --require-hashes -r $(1) || { echo "pip tries instead"; \
+	$(PIP) install $(if $(BYTES),,--no-compile) --require-hashes -r $(1); }
+endef
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,16 +38,17 @@ run: $(BYTECODE) ## the demo: a market under bursts, live in the terminal; Ctrl-
 	@$(BIN)/aurorad demo
 
 # Types and warming Spark up take what the tests leave of the cores. Not while pip still lays files down that mypy may read.
-test: LAZY := --no-compile # nobody waits for the first import of what no test uses
+test: BYTES := # nobody waits for the first import of what no test uses
 test: $(DEV) $(SPARK) ## lint, types and every test: what CI runs
 	@$(MAKE) --no-print-directory -j3 check $(WARM) test-core
 	@$(MAKE) --no-print-directory test-spark
 
 test-core: $(DEV) ## the tests that need neither Spark nor Java
+	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true # compiled once, not by each who runs them
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not spark and not quiet"
 
 test-spark: $(DEV) $(WARM) ## the tests of the pipeline on Spark, which need no Java on the machine
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "spark and not quiet"
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "spark and not quiet" tests/spark tests/property
 
 check: $(DEV) ## lint and types
 	@$(BIN)/ruff check --quiet .
@@ -50,11 +62,11 @@ format: $(DEV) ## lay the code out and sort its imports
 bench: $(BYTECODE) ## every benchmark against its baseline (BENCH="chain --queries 40" for one)
 	@$(BIN)/aurorad bench $(or $(BENCH),all)
 
-lock: $(DEV) ## pin all dependencies again, after pyproject.toml has changed
-	@$(PIP) install uv
-	@$(COMPILE) --extra build -o requirements.lock
-	@$(COMPILE) --extra build --extra dev -o requirements-dev.lock
-	@$(COMPILE) --extra build --extra spark -o requirements-spark.lock
+lock: $(BIN)/uv ## pin all dependencies again, after pyproject.toml has changed
+	@$(PINNED) pyproject.toml --extra build -o requirements.lock
+	@$(PINNED) pyproject.toml --extra build --extra dev -o requirements-dev.lock
+	@$(PINNED) pyproject.toml --extra build --extra spark -o requirements-spark.lock
+	@echo uv | $(PINNED) - -o requirements-uv.lock
 
 clean: ## forget the environment and every cache
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -63,10 +75,14 @@ clean: ## forget the environment and every cache
 $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
+$(BIN)/uv: requirements-uv.lock | $(BIN)/python
+	@$(PIP) install --no-compile --require-hashes -r requirements-uv.lock
+	@touch $@
+
 # setuptools comes from the lock as well, so that building the editable install fetches nothing unpinned.
-$(RUNTIME): pyproject.toml requirements.lock | $(BIN)/python
+$(RUNTIME): pyproject.toml requirements.lock | $(BIN)/uv
 	@echo "installing the daemon into $(VENV)"
-	@$(PIP) install $(LAZY) --require-hashes -r requirements.lock
+	$(call from_lock,requirements.lock)
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -75,14 +91,17 @@ $(BYTECODE): $(RUNTIME) $(shell find $(PACKAGES) -name '*.py')
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
+$(DEV): private BYTES :=
 $(DEV): requirements-dev.lock $(RUNTIME)
 	@echo "installing the development tools into $(VENV)"
-	@$(PIP) install --no-compile --require-hashes -r requirements-dev.lock
+	$(call from_lock,requirements-dev.lock)
 	@touch $@
 
+# Spark comes as source. What is built of it is laid down and thrown away: squeezing 400 MB of jars in between is for nothing.
+$(SPARK): private BYTES :=
 $(SPARK): requirements-spark.lock $(RUNTIME)
 	@echo "installing Spark into $(VENV)"
-	@$(PIP) install --no-compile --require-hashes -r requirements-spark.lock
+	$(call from_lock,requirements-spark.lock,--config-settings-package "pyspark:--build-option=--compression=stored")
 	@touch $@
 
 # Half of what a JVM of Spark does at its start, done once for all the tests. Without it they are slower, not wrong.
