@@ -26,6 +26,7 @@ SPARK = f"spark: {{master: 'local[2]', priority: normal, config: {json.dumps(QUI
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this folder is a Spark test. Those that share a driver stay together: one JVM for all."""
     for item in items:
