@@ -12,22 +12,20 @@ For what is not files: Delta is told the commit as its transaction (txnAppId, tx
 in its options writes in one transaction and looks for the commit's name in that column first; anything else is at
 least once.
 
-Hadoop's file systems do the deeds, so ``file:``, ``hdfs:`` and ``s3a:`` are alike; on this machine files are synced
-before the manifest says that they are there.
+``file:``, ``hdfs:`` and ``s3a:`` are alike (``folders``); on this machine files are synced before the manifest says
+that they are there.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
-from router.spark.errors import SparkRefusedError
+from router.spark.folders import open_folder
 
 META = "_aurorad"
+COMMITS = f"{META}/commits"
 FILES = ("parquet", "orc", "csv", "json", "text", "avro", "xml")
 COMMIT_COLUMN = "commit_column"
 
@@ -38,7 +36,6 @@ STAGED = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-SYNCS_AT_ONCE = 4
 PREPARED = 256  # that wait at a time; one more and the oldest is written again when its turn comes
 _prepared: dict[tuple[str, str], dict[str, Any]] = {}  # by path and commit: manifests of what lies in staging, whole
 _lock = Lock()
@@ -87,143 +84,82 @@ class Store:
 
     def __init__(self, session: Any, path: str) -> None:
         self._session = session
-        self._jvm = session.sparkContext._jvm
-        self.root = self._jvm.org.apache.hadoop.fs.Path(path)
-        self._files = self.root.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
-        self.root = self._files.makeQualified(self.root)
-        self.is_local = str(self._files.getUri()).startswith("file:")
-        if self.is_local:
-            self._files = self._files.getRawFileSystem()  # without a checksum file beside every file
-
-    def path(self, *parts: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path("/".join([self.root.toString(), *parts]))
+        self.folder = open_folder(session, path)
 
     def commit(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["commit"]
-        manifest = self._manifest(name)
         with _lock:
             entry = _prepared.pop((request["sink"]["path"], name), None)
-        if self._files.exists(manifest):
-            entry = json.loads(self._read(manifest))
+        if self.has_commit(name):
+            entry = json.loads(self.folder.read(manifest_of(name)))
             self.publish(entry)
             return {"repeated": True, "rows": entry["rows"], "files": len(entry["files"])}
         if entry is None or not self._is_staged(entry):
             entry = self.stage(request)
-        self.record(manifest, entry)
+        self.record(entry)
         self.publish(entry)
         return {"repeated": False, "rows": entry["rows"], "files": len(entry["files"])}
 
     def stage(self, request: dict[str, Any]) -> dict[str, Any]:
         """The files of a commit, in a folder where nobody looks; what its manifest will say."""
         name = request["commit"]
-        staging = self.path(META, "staging", name)
-        self._files.delete(staging, True)
+        self.folder.delete(staging_of(name))
         frame = frame_of(self._session, request["file"], request["fields"])
-        self.write(frame, request["sink"], staging)
-        entry = self.describe(name, staging, request["rows"])
-        entry["output"] = request["sink"].get("output", "")
-        return entry
+        self.write(frame, request["sink"], staging_of(name))
+        return {**self.describe(name, request["rows"]), "output": request["sink"].get("output", "")}
 
     def has_commit(self, name: str) -> bool:
-        return bool(self._files.exists(self._manifest(name)))
-
-    def _manifest(self, name: str) -> Any:
-        return self.path(META, "commits", f"{name}.json")
+        return self.folder.has(manifest_of(name))
 
     def _is_staged(self, entry: dict[str, Any]) -> bool:
         """Whether what was prepared is still there: a file that is missing would be taken for one that was moved."""
-        staging = self.path(META, "staging", entry["commit"])
-        return all(self._files.exists(self.below(staging, file["from"])) for file in entry["files"])
+        staging = staging_of(entry["commit"])
+        return all(self.folder.has(f"{staging}/{file['from']}") for file in entry["files"])
 
-    def write(self, frame: Any, sink: dict[str, Any], target: Any) -> None:
+    def write(self, frame: Any, sink: dict[str, Any], target: str) -> None:
         folders = sink.get("partition_by") or []
         frame = frame.coalesce(sink.get("files") or 1)
         writer = frame.write.format(sink["spark"]).mode("overwrite").options(**STAGED).options(**text_options(sink))
         if folders:
             writer = writer.partitionBy(*folders)
-        writer.save(target.toString())
+        writer.save(self.folder.address(target))
 
-    def describe(self, name: str, staging: Any, rows: int) -> dict[str, Any]:
-        """What a commit consists of: where each file lies now, and where it goes."""
-        base = staging.toUri().getPath()
+    def describe(self, name: str, rows: int) -> dict[str, Any]:
+        """What a commit consists of, now that it is staged: where each file lies, and where it goes."""
+        staging = staging_of(name)
         files = []
-        for number, status in enumerate(sorted(self._walk(staging), key=lambda s: str(s.getPath().toString()))):
-            path = status.getPath()
-            folder = path.getParent().toUri().getPath()[len(base) :].strip("/")
-            ending = path.getName().partition(".")[2]
+        for number, found in enumerate(self.folder.walk(staging)):
+            folder, _, file = found.name.rpartition("/")
+            ending = file.partition(".")[2]
             final = "/".join(filter(None, [folder, f"{name}-{number:04d}.{ending}"]))
-            files.append(
-                {"from": path.toUri().getPath()[len(base) :].lstrip("/"), "to": final, "bytes": status.getLen()}
-            )
-        if self.is_local and files:
-            with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:
-                list(pool.map(_sync_file, [f"{base}/{file['from']}" for file in files]))
+            files.append({"from": found.name, "to": final, "bytes": found.nbytes})
+        self.folder.sync(f"{staging}/{file['from']}" for file in files)
         return {"commit": name, "rows": rows, "files": files}
+
+    def record(self, entry: dict[str, Any]) -> None:
+        """The manifest, which makes it a commit."""
+        self.folder.write(manifest_of(entry["commit"]), json.dumps(entry, sort_keys=True).encode())
 
     def publish(self, entry: dict[str, Any]) -> None:
         """Move what has not been moved yet."""
-        staging = self.path(META, "staging", entry["commit"])
+        staging = staging_of(entry["commit"])
         for file in entry["files"]:
-            source, final = self.below(staging, file["from"]), self.below(self.root, file["to"])
-            if self._files.exists(source):
-                self._files.mkdirs(final.getParent())
-                if not self._files.rename(source, final) and not self._files.exists(final):
-                    raise SparkRefusedError(f"cannot move {source.toString()} to {final.toString()}")
-        self._files.delete(staging, True)
-
-    def below(self, parent: Any, name: str) -> Any:
-        """The Path of a name that may hold signs which a URI escapes."""
-        path = self._jvm.org.apache.hadoop.fs.Path
-        for part in name.split("/"):
-            parent = path(parent, path(None, None, part))
-        return parent
+            source = f"{staging}/{file['from']}"
+            if self.folder.has(source):
+                self.folder.move(source, file["to"])
+        self.folder.delete(staging)
 
     def manifests(self) -> list[dict[str, Any]]:
-        folder = self.path(META, "commits")
-        if not self._files.exists(folder):
-            return []
-        names = sorted(str(s.getPath().getName()) for s in self._files.listStatus(folder))
-        return [json.loads(self._read(self.path(META, "commits", n))) for n in names if n.endswith(".json")]
+        names = [name for name in self.folder.names(COMMITS) if name.endswith(".json")]
+        return [json.loads(self.folder.read(f"{COMMITS}/{name}")) for name in names]
 
-    def record(self, manifest: Any, entry: dict[str, Any]) -> None:
-        """The manifest, whole or not at all."""
-        new = self._jvm.org.apache.hadoop.fs.Path(manifest.toString() + ".new")
-        self._files.mkdirs(manifest.getParent())
-        out = self._files.create(new, True)
-        try:
-            out.write(json.dumps(entry, sort_keys=True).encode())
-            out.hflush()
-            out.hsync()
-        finally:
-            out.close()
-        if not self._files.rename(new, manifest):
-            raise SparkRefusedError(f"cannot write {manifest.toString()}")
 
-    def has(self, name: str) -> bool:
-        return bool(self._files.exists(self.path(name)))
+def manifest_of(commit: str) -> str:
+    return f"{COMMITS}/{commit}.json"
 
-    def remove(self) -> None:
-        self._files.delete(self.root, True)
 
-    def delete(self, name: str) -> None:
-        self._files.delete(self.below(self.root, name), False)
-
-    def _read(self, path: Any) -> str:
-        stream = self._files.open(path)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
-        finally:
-            stream.close()
-
-    def _walk(self, folder: Any) -> Iterator[Any]:
-        for status in self._files.listStatus(folder):
-            name = status.getPath().getName()
-            if name.startswith(("_", ".")):
-                continue
-            if status.isDirectory():
-                yield from self._walk(status.getPath())
-            else:
-                yield status
+def staging_of(commit: str) -> str:
+    return f"{META}/staging/{commit}"
 
 
 def _commit_elsewhere(session: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -266,11 +202,3 @@ def _is_there(session: Any, options: dict[str, str], column: str, name: str) -> 
 
 def text_options(sink: dict[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in (sink.get("options") or {}).items() if value is not None}
-
-
-def _sync_file(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from router.spark.commits import META, Store, text_options
+from router.spark.commits import Store, staging_of, text_options
 from router.spark.sources import ddl
 
 PREFIX = "compact-"
@@ -31,12 +31,12 @@ def compact(session: Any, request: dict[str, Any]) -> dict[str, Any]:
     if not groups:
         return {"before": 0, "after": 0, "bytes": 0}
     name = f"{PREFIX}{secrets.token_hex(6)}"
-    staging = store.path(META, "staging", name)
     for folder, files in groups.items():
-        _rewrite(session, store, sink, request["fields"], staging, folder, [file["to"] for file in files])
-    entry = store.describe(name, staging, 0)
+        target = "/".join(filter(None, [staging_of(name), folder]))
+        _rewrite(session, store, sink, request["fields"], target, [file["to"] for file in files])
+    entry = store.describe(name, 0)
     entry["removes"] = sorted(file["to"] for files in groups.values() for file in files)
-    store.record(store.path(META, "commits", f"{name}.json"), entry)
+    store.record(entry)
     finish(store, entry)
     return {
         "before": len(entry["removes"]),
@@ -60,19 +60,16 @@ def choose(files: list[dict[str, Any]], small_bytes: int) -> dict[str, list[dict
     return {folder: group for folder, group in sorted(groups.items()) if len(group) > 1}
 
 
-def _rewrite(
-    session: Any, store: Store, sink: dict[str, Any], fields: Any, staging: Any, folder: str, names: list[str]
-) -> None:
+def _rewrite(session: Any, store: Store, sink: dict[str, Any], fields: Any, target: str, names: list[str]) -> None:
     """The files of one folder as one. What the folder's name says is not in them and stays out."""
     inside = [f for f in fields if f[0] not in (sink.get("partition_by") or ())]
     reader = session.read.format(sink["spark"]).options(**text_options(sink)).schema(ddl(inside))
     reader = reader.option("recursiveFileLookup", "true")  # a folder's name is not read as a column
-    frame = reader.load([store.below(store.root, name).toString() for name in names])
-    target = store.below(staging, folder) if folder else staging
+    frame = reader.load([store.folder.address(name) for name in names])
     store.write(frame, {**sink, "partition_by": [], "files": 1}, target)
 
 
 def finish(store: Store, entry: dict[str, Any]) -> None:
     store.publish(entry)
     for name in entry["removes"]:
-        store.delete(name)
+        store.folder.delete(name)

@@ -160,7 +160,7 @@ class SinkOutlet:
             return bool(segments.open_rows)
         if self._flushing and not self._feed.rows:  # no more will come: it can be prepared while another is committed
             return len(segments.sealed) < SEALED_WHEN_FLUSHING
-        return segments.oldest() is None and (self._flushing or time.monotonic() >= deadline)
+        return segments.oldest() is None and time.monotonic() >= deadline
 
     def _append(self, trains: list[Train]) -> None:
         self._wait_for_room()

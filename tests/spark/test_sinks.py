@@ -22,6 +22,7 @@ from router.spark.host import SparkHost
 from router.spark.jobs import fields_of
 from storage.train import Train
 from tests.e2e.daemon import TRADES, wait_for
+from tests.spark.conftest import ELSEWHERE
 
 pytest.importorskip("pyspark")
 
@@ -197,11 +198,14 @@ def test_what_piles_up_is_prepared_ahead_and_committed_in_order(
     assert [entry["commit"] for entry in manifests(out)] == commits
 
 
+@pytest.mark.parametrize("system", ["", ELSEWHERE], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("folders", [False, True])
-def test_small_files_are_joined_on_request(host: SparkHost, tmp_path: Path, folders: bool) -> None:
+def test_small_files_are_joined_on_request(host: SparkHost, tmp_path: Path, folders: bool, system: str) -> None:
+    """On this machine, and through a file system of Hadoop's."""
     out = tmp_path / "out"
+    path = f"{system}{out}"
     by = "[symbol]" if folders else "[]"
-    with sinking(network(f"{{spark: parquet, path: {out}, partition_by: {by}}}"), host) as daemon:
+    with sinking(network(f"{{spark: parquet, path: '{path}', partition_by: {by}}}"), host) as daemon:
         for start in range(0, 280, 70):
             feed(daemon, start, 70)
             assert daemon.engine.drain(30) and daemon.spark.flush(60)
@@ -211,7 +215,7 @@ def test_small_files_are_joined_on_request(host: SparkHost, tmp_path: Path, fold
         assert len(before) == 280
         sink = daemon.spark.sinks[0]._sink
         request = {
-            "sink": {"spark": "parquet", "path": str(out), "options": {}, "partition_by": sink.partition_by},
+            "sink": {"spark": "parquet", "path": path, "options": {}, "partition_by": sink.partition_by},
             "fields": fields_of(daemon.network.outputs[0].schema), "small_bytes": 10**6,
         }  # fmt: skip
         done = host.call("compact", 60, **request)

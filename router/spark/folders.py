@@ -1,0 +1,201 @@
+"""The folder of a sink, wherever it is: deeds on files that go by their names below it. Runs in the driver process.
+
+Where it lies on this machine the deeds are the kernel's, and what must last is synced. Anywhere else (``hdfs:``,
+``s3a:`` and whatever the user's Spark knows) they are those of Hadoop's file system, through the JVM. Both could be:
+Hadoop knows ``file:`` as well, but every path and every deed is a question to the JVM, a millisecond each just after a
+job, and a commit is forty of them; and it leaves a checksum file beside every file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from router.spark.errors import SparkRefusedError
+
+SYNCS_AT_ONCE = 4
+HIDDEN = ("_", ".")
+
+
+class Found(NamedTuple):
+    name: str  # below the folder that was walked, with slashes
+    nbytes: int
+
+
+class Folder(Protocol):
+    def address(self, name: str = "") -> str:
+        """What Spark is told."""
+
+    def has(self, name: str) -> bool: ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def names(self, name: str) -> list[str]:
+        """What lies in this folder; nothing where there is none."""
+
+    def walk(self, name: str) -> list[Found]:
+        """Every file below this folder that a reader would look at, by its name."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """A whole file or none, and for good."""
+
+    def move(self, source: str, target: str) -> None:
+        """Into a folder that may not be there yet."""
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Files that somebody else wrote are on disk, where that can be asked for."""
+
+    def delete(self, name: str = "") -> None:
+        """A file, or a folder with all that is in it, if it is there."""
+
+
+def open_folder(session: Any, path: str) -> Folder:
+    jvm = session.sparkContext._jvm
+    root = jvm.org.apache.hadoop.fs.Path(path)
+    files = root.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+    root = files.makeQualified(root)
+    if str(files.getUri()).startswith("file:"):
+        return LocalFolder(Path(str(root.toUri().getPath())))
+    return HadoopFolder(jvm, files, root)
+
+
+class LocalFolder:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def address(self, name: str = "") -> str:
+        return f"file:{self._root / name}"
+
+    def has(self, name: str) -> bool:
+        return (self._root / name).exists()
+
+    def read(self, name: str) -> bytes:
+        return (self._root / name).read_bytes()
+
+    def names(self, name: str) -> list[str]:
+        folder = self._root / name
+        return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+    def walk(self, name: str) -> list[Found]:
+        base = self._root / name
+        found: list[Found] = []
+        for folder, folders, files in os.walk(base):
+            folders[:] = [f for f in folders if not f.startswith(HIDDEN)]
+            paths = [Path(folder, f) for f in files if not f.startswith(HIDDEN)]
+            found += [Found(p.relative_to(base).as_posix(), p.stat().st_size) for p in paths]
+        return sorted(found)
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        new = path.with_name(path.name + ".new")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        _sync(path.parent)
+
+    def move(self, source: str, target: str) -> None:
+        path = self._root / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (self._root / source).replace(path)
+
+    def sync(self, names: Iterable[str]) -> None:
+        paths = [self._root / name for name in names]
+        with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:
+            list(pool.map(_sync, [*paths, *{path.parent for path in paths}]))
+
+    def delete(self, name: str = "") -> None:
+        path = self._root / name
+        try:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        except FileNotFoundError:
+            pass
+
+
+class HadoopFolder:
+    def __init__(self, jvm: Any, files: Any, root: Any) -> None:
+        self._jvm = jvm
+        self._files = files
+        self._root = root
+
+    def _path(self, name: str) -> Any:
+        """Of a name that may hold signs which a URI escapes."""
+        path, found = self._jvm.org.apache.hadoop.fs.Path, self._root
+        for part in filter(None, name.split("/")):
+            found = path(found, path(None, None, part))
+        return found
+
+    def address(self, name: str = "") -> str:
+        return str(self._path(name).toString())
+
+    def has(self, name: str) -> bool:
+        return bool(self._files.exists(self._path(name)))
+
+    def read(self, name: str) -> bytes:
+        stream = self._files.open(self._path(name))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def names(self, name: str) -> list[str]:
+        folder = self._path(name)
+        if not self._files.exists(folder):
+            return []
+        return sorted(str(status.getPath().getName()) for status in self._files.listStatus(folder))
+
+    def walk(self, name: str) -> list[Found]:
+        base = self._path(name)
+        return sorted(self._walk(base, len(base.toUri().getPath()) + 1))
+
+    def _walk(self, folder: Any, skipped: int) -> Iterator[Found]:
+        for status in self._files.listStatus(folder):
+            path = status.getPath()
+            if path.getName().startswith(HIDDEN):
+                continue
+            if status.isDirectory():
+                yield from self._walk(path, skipped)
+            else:
+                yield Found(path.toUri().getPath()[skipped:], status.getLen())
+
+    def write(self, name: str, data: bytes) -> None:
+        path, new = self._path(name), self._path(f"{name}.new")
+        self._files.mkdirs(path.getParent())
+        out = self._files.create(new, True)
+        try:
+            out.write(data)
+            out.hflush()
+            out.hsync()
+        finally:
+            out.close()
+        if not self._files.rename(new, path):
+            raise SparkRefusedError(f"cannot write {path.toString()}")
+
+    def move(self, source: str, target: str) -> None:
+        origin, final = self._path(source), self._path(target)
+        self._files.mkdirs(final.getParent())
+        if not self._files.rename(origin, final) and not self._files.exists(final):
+            raise SparkRefusedError(f"cannot move {origin.toString()} to {final.toString()}")
+
+    def sync(self, names: Iterable[str]) -> None:
+        """There a file is safe once it is closed, as far as its file system says."""
+
+    def delete(self, name: str = "") -> None:
+        self._files.delete(self._path(name), True)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
