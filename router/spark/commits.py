@@ -141,12 +141,13 @@ class Store:
         self.folder.write(manifest_of(entry["commit"]), json.dumps(entry, sort_keys=True).encode())
 
     def publish(self, entry: dict[str, Any]) -> None:
-        """Move what has not been moved yet."""
+        """Move what has not been moved yet. For good: whoever asked forgets its rows when this is done."""
         staging = staging_of(entry["commit"])
         for file in entry["files"]:
             source = f"{staging}/{file['from']}"
             if self.folder.has(source):
                 self.folder.move(source, file["to"])
+        self.folder.sync(file["to"] for file in entry["files"])
         self.folder.delete(staging)
 
     def manifests(self) -> list[dict[str, Any]]:

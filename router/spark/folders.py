@@ -47,7 +47,7 @@ class Folder(Protocol):
         """Into a folder that may not be there yet."""
 
     def sync(self, names: Iterable[str]) -> None:
-        """Files that somebody else wrote are on disk, where that can be asked for."""
+        """Files that are there are on disk with their names, where that can be asked for."""
 
     def delete(self, name: str = "") -> None:
         """A file, or a folder with all that is in it, if it is there."""
@@ -106,7 +106,7 @@ class LocalFolder:
         (self._root / source).replace(path)
 
     def sync(self, names: Iterable[str]) -> None:
-        paths = [self._root / name for name in names]
+        paths = [path for name in names if (path := self._root / name).exists()]
         with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:
             list(pool.map(_sync, [*paths, *{path.parent for path in paths}]))
 
