@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -22,22 +23,26 @@ WAIT_SECONDS = 30.0
 TRADES = "{ts: timestamp, symbol: string, price: double, size: int, venue: string?}"
 
 
+PORTS_A_WORKER = 1_000  # of xdist: 22 of them have ports of their own
+_next_port = itertools.count(random.SystemRandom().randrange(PORTS_A_WORKER))
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now.
+    """Ports that nobody listens on now, and that no test beside this one is given before its daemon is up.
 
     Below those that the kernel gives to outgoing connections: a daemon that is started again must find its port free,
     and whoever tries to reach it meanwhile would sooner or later be given that very port, and talk to itself.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 22
     ports: list[int] = []
     while len(ports) < count:
-        port = random.SystemRandom().randrange(10_000, 32_000)
+        port = 10_000 + worker * PORTS_A_WORKER + next(_next_port) % PORTS_A_WORKER
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        if port not in ports:
-            ports.append(port)
+        ports.append(port)
     return ports
 
 
