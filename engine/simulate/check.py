@@ -100,7 +100,7 @@ class Comparison(NamedTuple):
         return abs(self.simulated_utility - self.engine_utility) / max(self.engine_utility, 1e-9)
 
 
-def measure(experiment: Experiment, policy: str, trains: Mapping[int, Trains]) -> Known:
+def measure_now(experiment: Experiment, policy: str, trains: Mapping[int, Trains]) -> Known:
     lengths = [float(counts.mean()) if len(counts) else 1.0 for _, (_, counts) in sorted(trains.items())]
     statistics = measure_costs(experiment.network, ROUNDS, experiment.settings, experiment.workers, lengths)
     return Known(statistics, measure_overheads(PLANS, READS, policy))
@@ -109,7 +109,7 @@ def measure(experiment: Experiment, policy: str, trains: Mapping[int, Trains]) -
 def compare(
     experiment: Experiment,
     progress: Callable[[str, float, float], None] | None = None,
-    measure: Measure = measure,
+    measure: Measure = measure_now,
     slices: int = SLICES,
 ) -> list[Comparison]:
     """Every load under every policy, on the engine and simulated."""

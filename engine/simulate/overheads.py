@@ -20,9 +20,7 @@ class Overheads:
     plan_ns: float = 8_000.0  # a worker that takes up a plan and reports its end
     call_ns: float = 1_500.0  # a box call, beside what the box measures of itself
     wake_ns: float = 0.0  # waking a worker that sleeps, for whoever does
-    woken_ns: tuple[float, ...] = (
-        0.0,
-    )  # until a thread that slept runs, for a plan, a read or Python's lock: any of these
+    woken_ns: tuple[float, ...] = (0.0,)  # until a thread that slept runs, each of these as often as the others
     admit_ns: float = 0.0  # a read on its way in; 0: there is no I/O thread, and workers run every plan
     short_ns: float = 0.0  # all that is beside the boxes for a read that goes the short way
     cold_ns: float = 0.0  # what a read takes more when the I/O thread has slept
