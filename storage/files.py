@@ -38,10 +38,10 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class StorageError(AuroraError):
-    """Something that lies on disk cannot be used. Says which file, where in it, and why."""
+    """Something that lies on disk cannot be used. Says which file, where in it (None: all of it), and why."""
 
-    def __init__(self, file: str, offset: int, why: str) -> None:
-        super().__init__(f"{file} at byte {offset:,}: {why}")
+    def __init__(self, file: str, offset: int | None, why: str) -> None:
+        super().__init__(f"{file}: {why}" if offset is None else f"{file} at byte {offset:,}: {why}")
         self.file = file
         self.offset = offset
         self.why = why
@@ -245,12 +245,12 @@ class FolderLock:
             os.makedirs(root, exist_ok=True)
             self._fd = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
-            raise StorageError(root, 0, f"the data_dir cannot be used: {error.strerror}") from error
+            raise StorageError(root, None, f"the data_dir cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise StorageError(root, 0, "another process uses this data_dir") from None
+            raise StorageError(root, None, "another process uses this data_dir") from None
 
     def release(self) -> None:
         """The kernel does it too when the process ends."""

@@ -40,7 +40,10 @@ def draw(answer: Answer) -> RenderableType:
 
     if not answer["sampled"]:
         told = f" with {answer['where']}" if answer["where"] else ""
-        return Text(f"no sampled tuple of {answer['output']}{told} came out in the last {answer['window_s']:.0f} s")
+        return Text(
+            f"no sampled tuple of {answer['output']}{told} came out in the last {answer['window_s']:.0f} s "
+            "(only some tuples a second are followed: send it again, or ask for less)"
+        )
     latency, journeys = answer["latency"], answer["journeys"]
     head = Text.assemble(
         (answer["output"], "bold"),

@@ -77,7 +77,7 @@ class Remote:
         except (OSError, HTTPException) as error:
             raise RemoteError(
                 f"no aurorad answers at {self.url}: {str(error).strip() or type(error).__name__}",
-                "is `aurorad run` up, and its http.listen the same? --url names another",
+                "is `aurorad run` up, and its http.listen the same? or give the address of another",
             ) from error
         finally:
             connection.close()

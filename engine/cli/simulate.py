@@ -56,7 +56,9 @@ def simulate(
     The scheduler is the daemon's own; time is not real, so an hour takes
     seconds. At load 1 every worker is busy all the time: the knee, as `aurorad
     bench overload` measures it of the daemon. Costs are those in the file,
-    those of the kind of box, or what a running daemon has learned.
+    those of the kind of box, what a sample of tuples shows (--measure), or what
+    a running daemon has learned (--from-stats). Nothing is shed; tuples too late
+    for every output expire, where their stream sheds (--contract has it all).
 
     \b
       aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin --seed 7
@@ -65,15 +67,20 @@ def simulate(
       aurorad simulate network.yaml --arrivals trace.csv --json > runs.json
     """
     import sys
+    from importlib.util import find_spec
 
     from engine.load import load_network
 
     if (check, contract, png is not None).count(True) > 1 or (check and as_json):
         _refuse("--check and --contract have tables of their own: not both, not with --plot, --check not with --json")
+    if png is not None and find_spec("matplotlib") is None:
+        _refuse("--plot needs matplotlib: pip install 'aurorad[plots]'")
     network = load_network(sys.stdin.read() + "\n" if file == "-" else file)
     experiment = _experiment(
         network, _statistics(network, from_stats, measure), load, policy, seed, duration, arrivals, workers
     )
+    if from_stats is None and not (measure or check):
+        _tell_guesses(network)
     if check:
         _check(experiment)
         return
@@ -95,6 +102,19 @@ def simulate(
         from engine.simulate.report import draw_png
 
         draw_png(png, runs)
+
+
+def _tell_guesses(network: Network) -> None:
+    """A simulation of filters that let everything through is of another network."""
+    from engine.simulate.costs import unknown_selectivities
+
+    if names := unknown_selectivities(network):
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        typer.echo(
+            f"aurorad: nothing says how much {shown} let through, so all of it counts: --measure looks at a sample, "
+            "--from-stats asks a running daemon, `selectivity` of a box says it",
+            err=True,
+        )
 
 
 def _contract(experiment: Experiment, as_json: bool) -> None:

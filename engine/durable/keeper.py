@@ -165,7 +165,7 @@ class Keeper:
         try:
             yield
         except OSError as error:
-            raise StorageError(error.filename or self.root, 0, f"a start cannot be: {error.strerror}") from error
+            raise StorageError(error.filename or self.root, None, f"a start cannot be: {error.strerror}") from error
 
     def _open(self) -> None:
         found = self.checkpoints.open()
@@ -195,7 +195,9 @@ class Keeper:
         known = list(self._rest["admission"])
         if known and not any(stream.name in known for stream in self.network.streams):
             # Not one stream of it: somebody else's folder. The next checkpoint would forget all that is in it.
-            raise StorageError(self.root, 0, f"holds the state of another network, with the streams {', '.join(known)}")
+            raise StorageError(
+                self.root, None, f"holds the state of another network, with the streams {', '.join(known)}"
+            )
         for stream, admission in zip(self.network.streams, self.committer.admissions, strict=True):
             admission.restore(self._rest["admission"].get(stream.name, {}))
         for stream, clock in zip(self.network.streams, self._clocks, strict=True):
@@ -463,4 +465,4 @@ def _real_files(root: str) -> Files:
         left = crash_before()
         return files if left is None else DyingFiles(files, left)
     except OSError as error:
-        raise StorageError(root, 0, f"the data_dir cannot be used: {error.strerror}") from error
+        raise StorageError(root, None, f"the data_dir cannot be used: {error.strerror}") from error

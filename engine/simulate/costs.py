@@ -32,6 +32,7 @@ KIND_COSTS: Mapping[str, tuple[float, float]] = {
     "python": (20_000.0, 100.0),
 }
 OTHER_COST = (20_000.0, 20.0)
+CHOOSING = ("filter", "case", "join", "dedup", "aggregate", "top")
 
 
 class CostsError(AuroraError):
@@ -52,6 +53,12 @@ def declared(network: Network) -> Statistics:
         if node.selectivity is None and given is not None:
             set_selectivity(statistics, node.number, float(given))
     return statistics
+
+
+def unknown_selectivities(network: Network) -> list[str]:
+    """Boxes that choose among tuples, and nothing in the file says how many they let through."""
+    known = [node for node in network.boxes if node.selectivity is None and node.kind in CHOOSING]
+    return [node.name for node in known if getattr(getattr(node.box, "parameters", None), "selectivity", None) is None]
 
 
 def set_selectivity(statistics: Statistics, box: int, selectivity: float) -> None:

@@ -28,6 +28,10 @@ class PlotError(AuroraError):
     """A plot that cannot be drawn."""
 
 
+class LoadsError(ValueError):
+    """Loads that are numbers, and still none."""
+
+
 def by_policy(runs: Sequence[Run]) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
     for run in runs:
@@ -172,6 +176,13 @@ def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
     return "\n".join(lines)
 
 
+CHECK_LEGEND = (
+    "p50: from when a read is stamped until its tuples are delivered. All: the output that is furthest off.",
+    "fed in time: reads that came when they were due. Other cores: what anything else on this machine took meanwhile.",
+    "overheads: what the engine spends beside its boxes, as measured around the runs (`engine/simulate/overheads.py`).",
+)
+
+
 def comparison_text(found: Sequence[Comparison]) -> str:
     """The engine and the simulation side by side, by output; the last line of a load is all of them."""
     head = ("policy", "load", "output", "tuples", "p50 engine", "p50 simulated", "off by", "utility engine",
@@ -179,13 +190,14 @@ def comparison_text(found: Sequence[Comparison]) -> str:
     rows: list[tuple[str, ...]] = []
     for c in found:
         where = (c.policy, f"{c.load:g}")
-        for pair in c.outputs:
+        for pair in c.every_output:
             p50s = (format_duration(pair.engine_ns), format_duration(pair.simulated_ns), f"{pair.error:.0%}")
+            p50s = p50s if pair in c.outputs else ("too few", "-", "-")
             rows.append((*where, pair.name, f"{pair.tuples:,}", *p50s, "", "", "", ""))
         others = "-" if c.others_cores is None else f"{c.others_cores:.2f}"
         utilities = (f"{c.engine_utility:.3f}", f"{c.simulated_utility:.3f}")
         rows.append((*where, "all", "", "", "", f"{c.p50_error:.0%}", *utilities, f"{c.fed_ratio:.0%}", others))
-    return "\n".join([*map(_overheads_line, found), *table(head, rows)])
+    return "\n".join([*map(_overheads_line, found), *table(head, rows), *CHECK_LEGEND])
 
 
 def _overheads_line(found: Comparison) -> str:
@@ -239,10 +251,14 @@ def parse_loads(text_: str) -> tuple[float, ...]:
             span, _, step_text = text_.partition(":")
             low, high = (float(part) for part in span.split(".."))
             step = float(step_text) if step_text else nice_step((high - low) / 10)
+            if low > high > 0:
+                raise LoadsError(f"{text_!r} is no load, it goes down: write {high:g}..{low:g}")
             if not 0 < low <= high or step <= 0 or (high - low) / step > 1_000:
                 raise ValueError(text_)
             loads = tuple(round(low + i * step, 9) for i in range(floor((high - low) / step + 1e-9) + 1))
             loads = loads if abs(loads[-1] - high) < 1e-9 else (*loads, high)
+    except LoadsError:
+        raise
     except ValueError:
         raise ValueError(f"{text_!r} is no load: write 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5") from None
     if not all(0 < load <= 1_000 for load in loads):

@@ -24,12 +24,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from router.spark.errors import SparkUnavailableError
+from router.spark.errors import SparkError, SparkLostError, SparkUnavailableError
 from router.spark.java import Java, find_java
 
 GATEWAY_SECONDS = 600.0  # the host's deadline comes first
 REACH_SECONDS = 5.0
 POLL_SECONDS = 0.02
+KILLED_SECONDS = 0.2  # until a JVM whose connections have closed is seen to be gone
 HEAP = "1g"
 VECTOR = "jdk.incubator.vector"
 SOCKET_FOLDER_LETTERS = 50  # of 107 for the whole name, of which Spark wants about 45
@@ -76,7 +77,7 @@ class Launched(NamedTuple):
 
 def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
     """A session of its own JVM. Call it once in a process, in a thread that is not the main one (in the main one
-    SparkContext takes SIGINT over). Raises SparkUnavailableError."""
+    SparkContext takes SIGINT over). Raises SparkUnavailableError, or SparkLostError where it was killed."""
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
@@ -94,9 +95,10 @@ def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
     try:
         return Launched(_open_session(settings), jvm, java, heap_of(settings))
     except Exception as error:
+        found = no_start(jvm, f"no Spark session on {settings['spark.master']}: {first_line(error)}")
         jvm.kill()
         jvm.wait()
-        raise SparkUnavailableError(f"no Spark session on {settings['spark.master']}: {first_line(error)}") from error
+        raise found from error
     finally:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             del os.environ[name]  # a child of ours must not take this JVM for its own
@@ -200,7 +202,7 @@ def start_gateway(java: Java, settings: Mapping[str, str], scratch: Path) -> tup
     waited, pause = 0.0, threading.Event()
     while not (told.is_file() and told.stat().st_size > 4):
         if jvm.poll() is not None:
-            raise SparkUnavailableError(f"{java.path} ended with code {jvm.returncode} before Spark was up")
+            raise no_start(jvm, f"{java.path} ended with code {jvm.returncode} before Spark was up")
         if waited > GATEWAY_SECONDS:
             jvm.kill()
             raise SparkUnavailableError(f"{java.path} did not bring Spark up within {GATEWAY_SECONDS:g} s")
@@ -210,6 +212,19 @@ def start_gateway(java: Java, settings: Mapping[str, str], scratch: Path) -> tup
     told.unlink()
     port, length = struct.unpack_from(">ii", data)
     return jvm, port, data[8 : 8 + length].decode()
+
+
+def no_start(jvm: subprocess.Popen[bytes], why: str) -> SparkError:
+    """A JVM that somebody has killed says nothing of the next one."""
+    try:
+        code = jvm.wait(KILLED_SECONDS)
+    except subprocess.TimeoutExpired:
+        return SparkUnavailableError(why)
+    return (
+        SparkLostError(f"the JVM was killed while it started, by signal {-code}")
+        if code < 0
+        else SparkUnavailableError(why)
+    )
 
 
 def _open_session(settings: Mapping[str, str]) -> Any:

@@ -40,7 +40,7 @@ outputs: {o: {from: c}}
     )
     halves = measure_costs(network, rounds=1, read_tuples=[2.5])
     assert halves.cost_per_call_ns[0] > 1.5e6, "found by measuring: only a tuple's is declared"
-    assert halves.observed_calls[0] == SHORT + len(LONG), "dear as it is, every read is a call"
+    assert 1 < halves.observed_calls[0] <= SHORT + len(LONG), "a call for each read, until one takes too long"
     assert costs_between(halves, halves).cost_per_call_ns.tolist() == halves.cost_per_call_ns.tolist()
 
 

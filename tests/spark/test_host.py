@@ -11,6 +11,8 @@ import pytest
 
 from router.spark.errors import SparkLostError, SparkUnavailableError
 from router.spark.host import LOW_PRIORITY, SparkHost, _Process
+from router.spark.java import Java
+from router.spark.launch import settings_for, start_gateway
 from tests.e2e.daemon import wait_for
 from tests.spark.conftest import QUICK, make_host
 
@@ -129,3 +131,15 @@ def test_a_wrong_master_is_told_with_its_name() -> None:
         assert not host.is_up
     finally:
         host.stop()
+
+
+def test_a_jvm_killed_while_it_starts_is_lost_and_not_a_missing_spark(tmp_path: Path) -> None:
+    """So that whoever asked asks again."""
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nkill -9 $$\n")
+    java.chmod(0o755)
+    with pytest.raises(SparkLostError, match="by signal 9"):
+        start_gateway(Java(java, 17, frozenset()), settings_for("local[1]", {}, tmp_path), tmp_path)
+    java.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(SparkUnavailableError, match="code 1"):
+        start_gateway(Java(java, 17, frozenset()), settings_for("local[1]", {}, tmp_path), tmp_path)

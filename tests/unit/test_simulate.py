@@ -13,9 +13,10 @@ from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
 from engine.cli import make_app
+from engine.load import load_network
 from engine.simulate.arrivals import PROCESSES, READS_PER_S, TraceError, arrivals, read_trace
 from engine.simulate.core import Simulation
-from engine.simulate.costs import CostsError, declared, from_stats
+from engine.simulate.costs import CostsError, declared, from_stats, unknown_selectivities
 from engine.simulate.experiment import Experiment, capacity_rates, knee, run_experiment
 from engine.simulate.measure import Recorder
 from engine.simulate.overheads import Overheads
@@ -277,6 +278,26 @@ def test_loads(written: str, loads: tuple[float, ...]) -> None:
 def test_loads_that_make_no_sense(written: str) -> None:
     with pytest.raises(ValueError, match=r"load"):
         parse_loads(written)
+
+
+def test_a_range_that_goes_down_is_turned_round() -> None:
+    with pytest.raises(ValueError, match=r"goes down: write 0\.5\.\.3"):
+        parse_loads("3..0.5")
+
+
+def test_boxes_of_which_nothing_is_known_are_told() -> None:
+    network = load_network(
+        """
+http: {listen: "off"}
+streams: {s: {schema: {x: double}}}
+boxes:
+  all: {map: s, add: {y: "x + 1"}}
+  some: {filter: all, where: "x > 0"}
+  half: {filter: some, where: "x > 1", selectivity: 0.5}
+outputs: {o: {from: half}}
+"""
+    )
+    assert unknown_selectivities(network) == ["some"]
 
 
 def test_costs_from_a_running_daemon() -> None:
