@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE # hundreds of processes start in the tests: eac
 # this machine's own is handed to it; where it does not get through all the same, pip is asked.
 INDEX = $(or $(PIP_INDEX_URL),$(shell $(BIN)/python -m pip config get global.index-url 2>/dev/null))
 define from_lock
-@$(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(UV) $(BYTES) $(2) --require-hashes -r $(1) || { echo "pip tries instead"; \
+@$(if $(INDEX),UV_DEFAULT_INDEX='$(INDEX)') $(UV) $(BYTES) $(2) --require-hashes -r $(1) || { echo "pip tries instead"; \
 	$(PIP) install $(if $(BYTES),,--no-compile) --require-hashes -r $(1); }
 endef
 

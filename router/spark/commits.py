@@ -22,6 +22,7 @@ import json
 from threading import Lock
 from typing import Any
 
+from router.spark.errors import SparkFailedError
 from router.spark.folders import open_folder
 
 META = "_aurorad"
@@ -91,9 +92,10 @@ class Store:
         with _lock:
             entry = _prepared.pop((request["sink"]["path"], name), None)
         if self.has_commit(name):
-            entry = json.loads(self.folder.read(manifest_of(name)))
-            self.publish(entry)
-            return {"repeated": True, "rows": entry["rows"], "files": len(entry["files"])}
+            published = json.loads(self.folder.read(manifest_of(name)))
+            if not self._is_lost(published):
+                self.publish(published)
+                return {"repeated": True, "rows": published["rows"], "files": len(published["files"])}
         if entry is None or not self._is_staged(entry):
             entry = self.stage(request)
         self.record(entry)
@@ -106,7 +108,10 @@ class Store:
         self.folder.delete(staging_of(name))
         frame = frame_of(self._session, request["file"], request["fields"])
         self.write(frame, request["sink"], staging_of(name))
-        return {**self.describe(name, request["rows"]), "output": request["sink"].get("output", "")}
+        entry = {**self.describe(name, request["rows"]), "output": request["sink"].get("output", "")}
+        if request["rows"] and not entry["files"]:
+            raise SparkFailedError(f"{request['rows']} rows were written to {staging_of(name)}, and no file is there")
+        return entry
 
     def has_commit(self, name: str) -> bool:
         return self.folder.has(manifest_of(name))
@@ -115,6 +120,15 @@ class Store:
         """Whether what was prepared is still there: a file that is missing would be taken for one that was moved."""
         staging = staging_of(entry["commit"])
         return all(self.folder.has(f"{staging}/{file['from']}") for file in entry["files"])
+
+    def _is_lost(self, entry: dict[str, Any]) -> bool:
+        """Whether somebody has removed all files of a commit before they were moved: then it is written again, while
+        its rows are still there. What a compaction has joined is not lost."""
+        staging, files = staging_of(entry["commit"]), entry["files"]
+        if any(self.folder.has(f"{staging}/{file['from']}") or self.folder.has(file["to"]) for file in files):
+            return False
+        joined = {name for other in self.manifests() for name in other.get("removes", ())}
+        return bool(files) and not any(file["to"] in joined for file in files)
 
     def write(self, frame: Any, sink: dict[str, Any], target: str) -> None:
         folders = sink.get("partition_by") or []

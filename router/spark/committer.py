@@ -102,7 +102,7 @@ class Committer:
             try:
                 self._commit(segment)
                 failures = 0
-            except SparkError as error:
+            except (SparkError, OSError) as error:  # a full disk, too, when the commit is noted: it is then repeated
                 if self._stopping:
                     return
                 failures += 1
@@ -146,7 +146,7 @@ class Committer:
         except SparkError as error:
             log.debug("output %s: commit %d was not prepared: %s", self._output, segment.number, error)
 
-    def _failed(self, segment: Segment, error: SparkError) -> None:
+    def _failed(self, segment: Segment, error: SparkError | OSError) -> None:
         self.retries += 1
         self.state = "retrying"
         if str(error) != self.error:  # once, and not every thirty seconds for a night

@@ -12,13 +12,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from errno import EXDEV
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from router.spark.errors import SparkRefusedError
 
 SYNCS_AT_ONCE = 4
-HIDDEN = ("_", ".")
+HIDDEN = ("_", ".")  # as Spark's own readers have it: such files, and such folders unless they are ``field=value``
 
 
 class Found(NamedTuple):
@@ -83,8 +84,8 @@ class LocalFolder:
     def walk(self, name: str) -> list[Found]:
         base = self._root / name
         found: list[Found] = []
-        for folder, folders, files in os.walk(base):
-            folders[:] = [f for f in folders if not f.startswith(HIDDEN)]
+        for folder, folders, files in os.walk(base, onerror=_raise):
+            folders[:] = [f for f in folders if not _is_hidden_folder(f)]
             paths = [Path(folder, f) for f in files if not f.startswith(HIDDEN)]
             found += [Found(p.relative_to(base).as_posix(), p.stat().st_size) for p in paths]
         return sorted(found)
@@ -103,12 +104,24 @@ class LocalFolder:
     def move(self, source: str, target: str) -> None:
         path = self._root / target
         path.parent.mkdir(parents=True, exist_ok=True)
-        (self._root / source).replace(path)
+        origin = self._root / source
+        try:
+            origin.replace(path)
+        except OSError as error:
+            if error.errno != EXDEV:
+                raise
+            new = path.with_name(f".{path.name}.new")  # that folder is another disk
+            shutil.copyfile(origin, new)
+            _sync(new)
+            new.replace(path)
+            origin.unlink()
 
     def sync(self, names: Iterable[str]) -> None:
+        """And the folders that lead to them, which may be new."""
         paths = [path for name in names if (path := self._root / name).exists()]
+        folders = {f for path in paths for f in path.parents if f == self._root or self._root in f.parents}
         with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:
-            list(pool.map(_sync, [*paths, *{path.parent for path in paths}]))
+            list(pool.map(_sync, [*paths, *sorted(folders)]))
 
     def delete(self, name: str = "") -> None:
         path = self._root / name
@@ -160,11 +173,11 @@ class HadoopFolder:
     def _walk(self, folder: Any, skipped: int) -> Iterator[Found]:
         for status in self._files.listStatus(folder):
             path = status.getPath()
-            if path.getName().startswith(HIDDEN):
-                continue
+            name = path.getName()
             if status.isDirectory():
-                yield from self._walk(path, skipped)
-            else:
+                if not _is_hidden_folder(name):
+                    yield from self._walk(path, skipped)
+            elif not name.startswith(HIDDEN):
                 yield Found(path.toUri().getPath()[skipped:], status.getLen())
 
     def write(self, name: str, data: bytes) -> None:
@@ -191,6 +204,14 @@ class HadoopFolder:
 
     def delete(self, name: str = "") -> None:
         self._files.delete(self._path(name), True)
+
+
+def _is_hidden_folder(name: str) -> bool:
+    return name.startswith(HIDDEN) and "=" not in name
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _sync(path: Path) -> None:

@@ -73,11 +73,11 @@ class Segments:
         """All of it, or OSError and nothing."""
         if self._fd < 0:
             self._open()
+        self._go_to_end()
         try:
             _write(self._fd, data)
         except OSError:
-            os.ftruncate(self._fd, self._nbytes)
-            os.lseek(self._fd, self._nbytes, os.SEEK_SET)
+            self._go_to_end()
             raise
         self._nbytes += len(data)
         self._rows += rows
@@ -95,19 +95,23 @@ class Segments:
         """The open segment becomes one that can be committed; None when it is empty."""
         if self._fd < 0 or not self._rows:
             return None
+        path = self.folder / f"{self._number:012d}-{self.next:020d}-{self._rows:012d}.arrow"
+        self._go_to_end()
         try:
             _write(self._fd, END_MARK)
             os.fdatasync(self._fd)
+            os.rename(self.folder / OPEN, path)
+        except OSError:  # it is still the open one
+            self._go_to_end()
+            raise
+        try:
+            sync_folder(self.folder)
         except OSError:
-            os.ftruncate(self._fd, self._nbytes)
-            os.lseek(self._fd, self._nbytes, os.SEEK_SET)
+            os.rename(path, self.folder / OPEN)
             raise
         size = self._nbytes + len(END_MARK)
         os.close(self._fd)
         self._fd = -1
-        path = self.folder / f"{self._number:012d}-{self.next:020d}-{self._rows:012d}.arrow"
-        os.rename(self.folder / OPEN, path)
-        sync_folder(self.folder)
         segment = Segment(self._number, self.next, self._rows, path, size)
         with self._lock:
             self.sealed.append(segment)
@@ -115,6 +119,11 @@ class Segments:
         self.next += self._rows
         self._rows = self._nbytes = 0
         return segment
+
+    def _go_to_end(self) -> None:
+        """Behind the last whole batch; what a deed that failed has left there is cut off."""
+        os.ftruncate(self._fd, self._nbytes)
+        os.lseek(self._fd, self._nbytes, os.SEEK_SET)
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +143,11 @@ class Segments:
         with self._lock:
             removed, self._removed = self._removed, []
         for path in removed:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:  # it is tried again the next time
+                with self._lock:
+                    self._removed.append(path)
 
     @property
     def sealed_rows(self) -> int:

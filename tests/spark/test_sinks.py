@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -106,6 +107,28 @@ def test_folders_by_field_and_other_formats(host: SparkHost, tmp_path: Path) -> 
         f"select price, symbol from read_json('{out}/symbol=*/*.json', hive_partitioning = true)"
     ).fetchall()
     assert sorted(rows) == sorted((float(n), f"S{n % 7}") for n in range(70))
+
+
+def test_a_disk_that_is_full_when_a_commit_is_noted_repeats_it_and_goes_on(host: SparkHost, tmp_path: Path) -> None:
+    """And folders of a field that begins with a sign of Spark's own hold its rows all the same."""
+    out = tmp_path / "out"
+    box = "b: {map: trades, add: {_s: symbol}}"
+    with sinking(network(f"{{spark: parquet, path: {out}, partition_by: [_s]}}", box, "b"), host) as daemon:
+        outlet = daemon.spark.sinks[0]
+        remove, failed = outlet.segments.remove, []
+
+        def fail_once(segment: Any) -> None:
+            if not failed:
+                failed.append(segment)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            remove(segment)
+
+        outlet.segments.remove = fail_once  # type: ignore[method-assign]
+        feed(daemon, 0, 100)
+        assert daemon.engine.drain(30) and outlet.flush(60)
+        assert failed and outlet.retries == 1
+    found = duckdb.sql(f"select price from read_parquet('{out}/_s=*/*.parquet') order by price").fetchall()
+    assert [price for (price,) in found] == [float(n) for n in range(100)]
 
 
 def test_a_database_gets_each_commit_once(host: SparkHost, tmp_path: Path) -> None:

@@ -117,3 +117,27 @@ def test_a_full_disk_leaves_the_segment_as_it_was(tmp_path: Path, monkeypatch: p
     sealed = segments.seal()
     assert sealed is not None and rows_of(sealed.path) == list(range(8))
     segments.close()
+
+
+@pytest.mark.parametrize("deed", ["rename", "fdatasync", "sync_folder"])
+def test_a_seal_that_fails_has_sealed_nothing_and_the_next_one_seals_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    segments = make(tmp_path)
+    segments.append(batch(0, 10), 10)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os if hasattr(os, deed) else segments_module, deed, fail)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space"):
+                segments.seal()
+    assert not segments.sealed and segments.open_rows == 10
+    segments.append(batch(10, 7), 7)
+    segment = segments.seal()
+    assert segment is not None and (segment.rows, segments.next, segments.open_rows) == (17, 17, 0)
+    assert rows_of(segment.path) == list(range(17))
+    segments.close()
+    assert [s.rows for s in make(tmp_path).sealed] == [17]
