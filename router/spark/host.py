@@ -42,6 +42,7 @@ START_SECONDS = 120.0
 LONGEST_START_SECONDS = 600.0
 SILENCE_SECONDS = 30.0
 PING_SECONDS = 5.0
+LAST_WORDS_SECONDS = 1.0
 STOP_SECONDS = 5.0
 LOW_PRIORITY = 10
 TOLD_LINES = 40
@@ -77,8 +78,10 @@ class _Process:
         yield_session(self._process.pid, nice)
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin: IO[bytes] = self._process.stdin
-        for target, stream in ((self._read_answers, self._process.stdout), (self._read_log, self._process.stderr)):
-            threading.Thread(target=target, args=(stream,), name="spark-driver", daemon=True).start()
+        answers, words = self._process.stdout, self._process.stderr
+        self._listener = threading.Thread(target=self._read_log, args=(words,), name="spark-driver", daemon=True)
+        self._listener.start()
+        threading.Thread(target=self._read_answers, args=(answers,), name="spark-driver", daemon=True).start()
 
     def ask(self, do: str, arguments: Mapping[str, Any]) -> Future[dict[str, Any]]:
         future: Future[dict[str, Any]] = Future()
@@ -121,6 +124,7 @@ class _Process:
         """On the thread that reads the answers: nothing more will come."""
         self.kill(self.why)
         code = self._process.wait()
+        self._listener.join(LAST_WORDS_SECONDS)  # they say why, and come by another pipe
         died = next((line for line in reversed(self._last_lines) if line.startswith("the JVM ended")), "")
         if self.why == "the driver ended":
             self.why = died or f"the driver ended with code {code}"
