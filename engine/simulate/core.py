@@ -27,6 +27,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,7 @@ class Simulation:
         self._io_ns = start_ns  # until when the I/O thread is
         self._io_slept = False  # before the read that comes next
         self._woken = [int(ns) for ns in self.overheads.woken_ns]
+        self._again_ns = int(median(self.overheads.woken_ns))  # until one runs that slept on the lock: its core is free
         self._has_io = self.overheads.admit_ns > 0
         self.io_busy_ns = 0  # of the I/O thread, on anything
         self._begun_ns = start_ns
@@ -155,7 +157,7 @@ class Simulation:
             is_read = False
             while next_ns <= now_ns:
                 if self._is_kept_out():
-                    next_ns = self._lock_ns + self._woken_ns(self._admitted)
+                    next_ns = self._lock_ns + self._again_ns
                     break
                 is_read = True
                 self._admit(progress)
@@ -278,7 +280,7 @@ class Simulation:
     def _ask(self, since_ns: int) -> None:
         """A worker that has been woken needs Python's lock, from ``since_ns`` on."""
         if self._lock_ns > self.now_ns and self.now_ns - since_ns < SWITCH_NS:
-            self._push(self._lock_ns + self._woken_ns(self._number), ASK, since_ns)
+            self._push(self._lock_ns + self._again_ns, ASK, since_ns)
             return
         self._waking -= 1
         if self._queue.works:
@@ -310,7 +312,7 @@ class Simulation:
         its results are late by that."""
         late_ns = self.now_ns - since_ns
         if self._lock_ns > self.now_ns and late_ns < SWITCH_NS:
-            self._push(self._lock_ns + self._woken_ns(self._number), BACK, (plan, effects, since_ns))
+            self._push(self._lock_ns + self._again_ns, BACK, (plan, effects, since_ns))
             return False
         self.execution.apply(effects, self.now_ns, late_ns)
         self.busy_ns += late_ns
