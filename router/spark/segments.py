@@ -57,6 +57,7 @@ class Segments:
         self._fd = -1
         self._rows = 0
         self._nbytes = 0
+        self._is_torn = False  # something lies behind the last whole batch
         self._recover()
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -73,11 +74,12 @@ class Segments:
         """All of it, or OSError and nothing."""
         if self._fd < 0:
             self._open()
-        self._go_to_end()
+        self._mend()
         try:
             _write(self._fd, data)
         except OSError:
-            self._go_to_end()
+            self._is_torn = True
+            self._mend()
             raise
         self._nbytes += len(data)
         self._rows += rows
@@ -96,17 +98,19 @@ class Segments:
         if self._fd < 0 or not self._rows:
             return None
         path = self.folder / f"{self._number:012d}-{self.next:020d}-{self._rows:012d}.arrow"
-        self._go_to_end()
+        self._mend()
         try:
             _write(self._fd, END_MARK)
             os.fdatasync(self._fd)
             os.rename(self.folder / OPEN, path)
         except OSError:  # it is still the open one
-            self._go_to_end()
+            self._is_torn = True
+            self._mend()
             raise
         try:
             sync_folder(self.folder)
         except OSError:
+            self._is_torn = True
             os.rename(path, self.folder / OPEN)
             raise
         size = self._nbytes + len(END_MARK)
@@ -120,10 +124,12 @@ class Segments:
         self._rows = self._nbytes = 0
         return segment
 
-    def _go_to_end(self) -> None:
-        """Behind the last whole batch; what a deed that failed has left there is cut off."""
-        os.ftruncate(self._fd, self._nbytes)
-        os.lseek(self._fd, self._nbytes, os.SEEK_SET)
+    def _mend(self) -> None:
+        """Cut off what a deed that failed has left behind the last whole batch. May fail as well: then it is next."""
+        if self._is_torn:
+            os.ftruncate(self._fd, self._nbytes)
+            os.lseek(self._fd, self._nbytes, os.SEEK_SET)
+            self._is_torn = False
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
