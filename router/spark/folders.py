@@ -99,7 +99,7 @@ class LocalFolder:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-        _sync(path.parent)
+        sync_path(path.parent)
 
     def move(self, source: str, target: str) -> None:
         path = self._root / target
@@ -112,7 +112,7 @@ class LocalFolder:
                 raise
             new = path.with_name(f".{path.name}.new")  # that folder is another disk
             shutil.copyfile(origin, new)
-            _sync(new)
+            sync_path(new)
             new.replace(path)
             origin.unlink()
 
@@ -121,7 +121,7 @@ class LocalFolder:
         paths = [path for name in names if (path := self._root / name).exists()]
         folders = {f for path in paths for f in path.parents if f == self._root or self._root in f.parents}
         with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:
-            list(pool.map(_sync, [*paths, *sorted(folders)]))
+            list(pool.map(sync_path, [*paths, *sorted(folders)]))
 
     def delete(self, name: str = "") -> None:
         path = self._root / name
@@ -214,7 +214,8 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """A file, or the names in a folder."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

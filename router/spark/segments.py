@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
+from router.spark.folders import sync_path
+
 OPEN = "open.arrow"
 END_MARK = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _NAME = re.compile(r"(\d{12})-(\d{20})-(\d{12})\.arrow")
@@ -108,7 +110,7 @@ class Segments:
             self._mend()
             raise
         try:
-            sync_folder(self.folder)
+            sync_path(self.folder)
         except OSError:
             self._is_torn = True
             os.rename(path, self.folder / OPEN)
@@ -234,14 +236,6 @@ def measure(path: Path, begin: bytes) -> tuple[int, int]:
             except (pa.ArrowException, EOFError, OSError, StopIteration):
                 return whole, rows
             whole, rows = source.tell(), rows + batch.num_rows
-
-
-def sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _write(fd: int, data: bytes) -> None:

@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_the_segment_as_it_was(tmp_path: Path, monkeypatch: p
     segments.close()
 
 
-@pytest.mark.parametrize("deed", ["rename", "fdatasync", "sync_folder"])
+@pytest.mark.parametrize("deed", ["rename", "fdatasync", "sync_path"])
 def test_a_seal_that_fails_has_sealed_nothing_and_the_next_one_seals_it_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: str
 ) -> None:
