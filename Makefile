@@ -1,6 +1,6 @@
 # One command equals CI: `make test`. Everything lives in .venv; the stamps make a second run cost nothing.
 .DEFAULT_GOAL := help
-.PHONY: help install install-spark run test test-core test-spark check format bench lock clean
+.PHONY: help install install-spark run test test-core test-spark check format docs bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -45,10 +45,10 @@ test: $(DEV) $(SPARK) ## lint, types and every test: what CI runs
 
 test-core: $(DEV) ## the tests that need neither Spark nor Java
 	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true # compiled once, not by each who runs them
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not spark and not quiet"
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not spark and not quiet"
 
 test-spark: $(DEV) $(WARM) ## the tests of the pipeline on Spark, which need no Java on the machine
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "spark and not quiet" tests/spark tests/property
+	@$(BIN)/python -m pytest -q -n 2 -m "spark and not quiet" tests/spark tests/property
 
 check: $(DEV) ## lint and types
 	@$(BIN)/ruff check --quiet .
@@ -58,6 +58,9 @@ check: $(DEV) ## lint and types
 format: $(DEV) ## lay the code out and sort its imports
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix --select I .
+
+docs: $(DEV) ## write the pages of docs/ that are made from the code: boxes, functions, policies, metrics, network file
+	@$(BIN)/python -m tests.docs.write
 
 bench: $(BYTECODE) ## every benchmark against its baseline (BENCH="chain --queries 40" for one)
 	@$(BIN)/aurorad bench $(or $(BENCH),all)

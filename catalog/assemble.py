@@ -1,4 +1,4 @@
-"""From bound boxes to a numbered, frozen network, and what looks odd about it."""
+"""Number the bound boxes and freeze them into a network; warn about tuples that lead nowhere."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from catalog.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """What an input names: a stream, or a port of a box."""
+class InputSource:
+    """The origin of an input: a stream, or a port of a box."""
 
     name: str
     port: int
@@ -25,19 +25,23 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundBox:
+    """A box that is bound to the schemas of its inputs."""
+
     draft: BoxDraft
     box: Any
-    origins: list[Origin]
+    origins: list[InputSource]
     in_schemas: tuple[Schema, ...]
     out_schemas: tuple[Schema, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BoundOutput:
+    """An output with its origin, schema and QoS resolved."""
+
     name: str
     model: OutputModel
-    origin: Origin
+    origin: InputSource
     schema: Schema
     qos: QoS
 
@@ -46,11 +50,11 @@ def assemble(
     file: NetworkFile,
     schemas: Mapping[tuple[str, int], Schema],
     times: Mapping[tuple[str, int], str | None],
-    bound: Sequence[Bound],
+    bound: Sequence[BoundBox],
     outputs: Sequence[BoundOutput],
     version: int,
 ) -> Network:
-    """``bound`` is in topological order; a box's place in it is its number."""
+    """Make the network. ``bound`` is in topological order; the index of a box in it becomes its number."""
     streams = {name: i for i, name in enumerate(file.streams)}
     boxes = {b.draft.name: i for i, b in enumerate(bound)}
     arcs = _arcs(streams, boxes, bound, outputs, times)
@@ -96,20 +100,20 @@ def assemble(
 def _arcs(
     streams: Mapping[str, int],
     boxes: Mapping[str, int],
-    bound: Sequence[Bound],
+    bound: Sequence[BoundBox],
     outputs: Sequence[BoundOutput],
     times: Mapping[tuple[str, int], str | None],
 ) -> list[Arc]:
-    def ref(origin: Origin) -> PortRef:
+    def ref(origin: InputSource) -> PortRef:
         if origin.is_stream:
             return PortRef(stream=streams[origin.name])
         return PortRef(box=boxes[origin.name], port=origin.port)
 
-    def tail(origin: Origin) -> str:
+    def tail(origin: InputSource) -> str:
         port = "" if origin.is_stream else bound[boxes[origin.name]].draft.ports[origin.port]
         return f"{origin.name}.{port}" if port else origin.name
 
-    def time(origin: Origin) -> str | None:
+    def time(origin: InputSource) -> str | None:
         return times[origin.name, origin.port]
 
     arcs: list[Arc] = []
@@ -127,7 +131,7 @@ def _arcs(
 
 
 def _timed(arcs: Sequence[Arc], nodes: Sequence[BoxNode]) -> tuple[Arc, ...]:
-    """An arc is timed when a box that needs event time lies anywhere behind it."""
+    """Mark the timed arcs: those with a box that needs event time anywhere behind them."""
     timed = [False] * len(arcs)
     for node in reversed(nodes):
         needs = node.box.needs_time or any(timed[a] for port in node.out_arcs for a in port)
@@ -137,20 +141,21 @@ def _timed(arcs: Sequence[Arc], nodes: Sequence[BoxNode]) -> tuple[Arc, ...]:
 
 
 def find_dead_ends(network: Network, document: Document) -> list[Problem]:
-    """Warnings: whose tuples go nowhere. Of a box that leads to no output its ports are not told too."""
+    """Warn about streams, boxes and ports whose tuples lead nowhere. A box without an output gets one warning, not one
+    for each port."""
     found: list[Problem] = []
     for stream in network.streams:
         if not stream.arcs:
             path = ("streams", stream.name)
-            found.append(document.problem(path, f"nobody reads the stream '{stream.name}'", at_key=True, warning=True))
+            found.append(document.problem(path, f"nothing reads the stream '{stream.name}'", at_key=True, warning=True))
     for node in network.boxes:
         path = ("boxes", node.name)
         if not network.box_outputs[node.number]:
             message = f"the box '{node.name}' leads to no output"
             found.append(document.problem(path, message, at_key=True, warning=True))
-        elif "" not in node.ports:  # a port beside a default one is an extra that nobody has to read
+        elif "" not in node.ports:  # a port beside the default one is optional
             for port, arcs in zip(node.ports, node.out_arcs, strict=True):
                 if not arcs:
-                    message = f"nobody reads the port '{node.name}.{port}': its tuples are dropped"
+                    message = f"nothing reads the port '{node.name}.{port}': its tuples are dropped"
                     found.append(document.problem(path, message, at_key=True, warning=True))
     return found

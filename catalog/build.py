@@ -1,14 +1,15 @@
-"""From a network file to a network: names resolved, loops refused, every box bound to the schemas that reach it.
+"""Build a network from a network file: resolve names, refuse loops, bind every box to the schemas of its inputs.
 
-The rules
-- Streams, boxes and outputs share one space of names. So ``trades->big`` is one arc and no other, and a name in a log
-  line means one thing. (Refused: outputs in a space of their own; an output called like a box made two arcs alike.)
+The rules:
+
+- Streams, boxes and outputs share one namespace. So ``trades->big`` names exactly one arc, and a name in a log line is
+  unambiguous. Refused: a separate namespace for outputs, where an output named like a box makes two arcs of one name.
 - Boxes are numbered in topological order, ties by their order in the file; arcs by the box they feed, then outputs.
-- Everything wrong is reported at once, and only what is wrong by itself: a box behind one that could not be bound is
-  left out and not reported as a consequence.
-- Warnings do not stop a network: a port, a box or a stream whose tuples go nowhere.
+- All errors are reported at once, without consequential errors: a box whose input could not be bound is left out
+  silently.
+- Warnings do not stop a network: a port, a box or a stream whose tuples lead nowhere.
 
-The kinds of boxes and whatever knows expressions and policies are handed in: the catalog imports nothing of ours.
+The kinds of boxes, and the checks of expressions and policies, are handed in: the catalog imports no other package.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from catalog.assemble import Bound, BoundOutput, Origin, assemble, find_dead_ends
+from catalog.assemble import BoundBox, BoundOutput, InputSource, assemble, find_dead_ends
 from catalog.config.boxes import BoxDraft, draft_box
 from catalog.config.checks import check_listeners, check_names, check_policy, check_required, check_stream
 from catalog.config.document import Path
@@ -33,23 +34,24 @@ from catalog.qos import QoS
 from catalog.schema import Schema
 
 CheckPredicate = Callable[[str, Schema], Any]
-"""Raises ExpressionError unless the text is a boolean expression over the schema."""
+"""Check that the text is a boolean expression over the schema. Raises ExpressionError."""
 
 
 PolicyFits = Callable[[str, Network], Sequence[tuple[str, str]]]
-"""What a policy needs and this network lacks: (message, hint) for each."""
+"""Return what a policy needs and this network lacks: (message, hint) for each."""
 
 
 Warn = Callable[[Network], Sequence[tuple[Path, str, str]]]
-"""What is not wrong but should be known: (path in the file, message, hint) for each."""
+"""Return warnings about the whole network: (path in the file, message, hint) for each."""
 
 
-def read_network(
+def build_network(
     source: FilePath | str,
     kinds: Kinds,
     env: Mapping[str, str] | None = None,
     *,
     policies: Collection[str] | None = None,
+    formats: Collection[str] | None = None,
     check_predicate: CheckPredicate | None = None,
     policy_fits: PolicyFits | None = None,
     warn: Warn | None = None,
@@ -58,16 +60,18 @@ def read_network(
 ) -> Network:
     """Read a network file, check it whole and build it. Raises NetworkError with every problem.
 
-    ``source`` is a file's name, or the text itself (a str with a line break in it). ``env`` is for ``${VAR}``, by
-    default the process's. ``policies`` are the names that ``scheduler.policy`` may have; None: any. ``policy_fits``
-    says what the policy needs beyond its name, ``warn`` what the whole network should be warned of.
+    ``source`` is the name of a file, or the text itself (a str with a line break in it). ``env`` resolves ``${VAR}``;
+    None: the environment of the process. ``policies`` are the allowed names of ``scheduler.policy``, ``formats`` those
+    of the ``format`` of a socket; None: any. ``policy_fits`` checks the policy against the network, ``warn`` adds
+    warnings about the whole network.
     """
-    config = read_config(source, os.environ if env is None else env, overrides)
+    config = read_config(source, os.environ if env is None else env, overrides, formats)
     return _Builder(config, kinds, check_predicate).build(policies, policy_fits, warn, version)
 
 
 class _Builder:
-    """Collects. ``schemas`` and ``times`` are by (name, port); what is not in ``schemas`` could not be built."""
+    """Collect the parts and the problems. ``schemas`` and ``times`` are by (name, port); a part that is missing in
+    ``schemas`` could not be built."""
 
     def __init__(self, config: Config, kinds: Kinds, check_predicate: CheckPredicate | None) -> None:
         self.config = config
@@ -107,7 +111,7 @@ class _Builder:
         return replace(network, warnings=tuple(sorted(warnings, key=lambda p: (p.line, p.column))))
 
     def check_fit(self, network: Network, policy_fits: PolicyFits | None) -> None:
-        """A policy that goes by what no output says is refused: it would decide by nothing."""
+        """Refuse a policy that needs a QoS graph which no output has: it could not decide anything."""
         lacking = policy_fits(self.file.scheduler.policy, network) if policy_fits is not None else ()
         if lacking:
             path = ("scheduler", "policy")
@@ -126,28 +130,28 @@ class _Builder:
 
     # -- names ------------------------------------------------------------------------------------------------------
 
-    def resolve(self, text: str, path: Path) -> Origin | None:
-        """What ``trades`` or ``split.nyse`` stands for; None when it is reported or cannot be judged."""
+    def resolve(self, text: str, path: Path) -> InputSource | None:
+        """Resolve ``trades`` or ``split.nyse``. Return None when it is wrong (then reported) or cannot be judged."""
         name, dot, port = text.partition(".")
         if name in self.file.streams:
             if not dot:
-                return Origin(name, 0, is_stream=True)
+                return InputSource(name, 0, is_stream=True)
             return self.unresolved(path, f"'{name}' is a stream and has no port '{port}'", f"write '{name}'")
         draft = self.drafts.get(name)
         if draft is not None:
             return self.resolve_port(draft, port, path)
-        if name in self.config.broken or self.config.blind:
+        if name in self.config.broken or self.config.lacks_section:
             return None
         if name in self.file.outputs:
             feeder = self.file.outputs[name].from_
-            return self.unresolved(path, f"'{name}' is an output", f"read what feeds it: '{feeder}'")
+            return self.unresolved(path, f"'{name}' is an output", f"read its input instead: '{feeder}'")
         return self.unresolved(path, f"there is no stream or box '{name}'", did_you_mean(name, self.names()))
 
-    def resolve_port(self, draft: BoxDraft, port: str, path: Path) -> Origin | None:
+    def resolve_port(self, draft: BoxDraft, port: str, path: Path) -> InputSource | None:
         if draft.parameters is None:
-            return None  # its ports are unknown, and why is reported
+            return None  # its parameters are wrong (reported), so its ports are unknown
         if port in draft.ports:
-            return Origin(draft.name, draft.ports.index(port), is_stream=False)
+            return InputSource(draft.name, draft.ports.index(port), is_stream=False)
         named = [p for p in draft.ports if p]
         if not port:
             return self.unresolved(path, f"'{draft.name}' has several ports", f"name one: {self.ports_of(draft)}")
@@ -164,23 +168,23 @@ class _Builder:
     def refuse(self, path: Path, message: str, hint: str = "") -> None:
         self.problems.append(self.document.problem(path, message, hint))
 
-    def unresolved(self, path: Path, message: str, hint: str) -> Origin | None:
+    def unresolved(self, path: Path, message: str, hint: str) -> InputSource | None:
         self.refuse(path, message, hint)
         return None
 
     # -- boxes ------------------------------------------------------------------------------------------------------
 
-    def sort(self, origins: Mapping[str, list[Origin | None]]) -> list[str]:
+    def sort(self, origins: Mapping[str, list[InputSource | None]]) -> list[str]:
         feeders = {n: [o.name for o in os_ if o is not None and not o.is_stream] for n, os_ in origins.items()}
         for cycle in find_cycles(feeders):
             draft = self.drafts[cycle[0]]
             at = next((p for text, p in draft.inputs if text.partition(".")[0] == cycle[-1]), draft.path)
             message = f"a loop: {' -> '.join([*cycle, cycle[0]])}"
-            self.refuse(at, message, "tuples flow one way; a network must have no loops")
+            self.refuse(at, message, "a network must not contain loops")
         return topological(feeders)
 
-    def bind(self, draft: BoxDraft, origins: list[Origin | None]) -> Bound | None:
-        """The box on its schemas; None when it, or what feeds it, is wrong."""
+    def bind(self, draft: BoxDraft, origins: list[InputSource | None]) -> BoundBox | None:
+        """Bind a box to its schemas. Return None when the box or one of its inputs is wrong."""
         keys = [(o.name, o.port) for o in origins if o is not None]
         fits = draft.cls.min_inputs <= len(keys) <= draft.cls.max_inputs
         if draft.parameters is None or not fits or len(keys) < len(origins) or any(k not in self.schemas for k in keys):
@@ -196,10 +200,10 @@ class _Builder:
         assert len(outs) == len(draft.ports), f"{draft.kind}: {len(outs)} schemas for the ports {draft.ports}"
         for port, (schema, time) in enumerate(zip(outs, box.time_out(times), strict=True)):
             self.schemas[draft.name, port], self.times[draft.name, port] = schema, time
-        return Bound(draft, box, [o for o in origins if o is not None], inputs, outs)
+        return BoundBox(draft, box, [o for o in origins if o is not None], inputs, outs)
 
     def explain(self, draft: BoxDraft, error: BindError | ExpressionError) -> Problem:
-        """At the parameter at fault; inside its text, when an expression says where."""
+        """Make a problem at the parameter at fault; for an expression, at the offset inside its text."""
         inner = error if isinstance(error, ExpressionError) else error.__cause__
         text, offset = (inner.text, inner.offset) if isinstance(inner, ExpressionError) else ("", -1)
         path = (*draft.path, *error.key) if isinstance(error, BindError) else self.find_text(draft.path, text)
@@ -208,7 +212,7 @@ class _Builder:
         return self.document.problem(path, error.message, error.hint, offset=offset)
 
     def find_text(self, path: Path, text: str) -> Path:
-        """Where below ``path`` the document has this text."""
+        """Return the path below ``path`` at which the document has this text."""
         for candidate in self.document.values:
             if candidate[: len(path)] == path and len(candidate) > len(path) and self.value_at(candidate) == text:
                 return candidate

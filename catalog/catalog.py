@@ -1,8 +1,8 @@
-"""The catalog: the network that runs now, and what has been learned about it.
+"""The catalog: the network in force, and the statistics learned about it.
 
-One ``Epoch`` is everything that changes together when a network is replaced. Whoever needs two of its parts takes
-the epoch once and reads both from it, and so never sees a new network with old statistics. ``replace`` is called by
-the engine at a step boundary; readers need no lock because the epoch is swapped by one assignment.
+One ``Epoch`` holds everything that changes together when a network is replaced. A reader of two parts takes the epoch
+once and reads both from it, so it never combines a new network with old statistics. The engine calls ``replace`` at a
+step boundary. Readers need no lock: one assignment swaps the epoch.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from catalog.stats import Statistics
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
+    """A network with its statistics and its load model."""
+
     network: Network
     stats: Statistics  # owned by the monitor thread
     load: LoadModel
 
     @classmethod
     def of(cls, network: Network, before: Epoch | None = None) -> Epoch:
-        """A fresh one; what ``before`` learned about boxes and streams of the same name is carried over."""
+        """Make an epoch. Statistics of ``before`` about boxes and streams of the same name are carried over."""
         stats = Statistics(network)
         if before is not None:
             stats.carry_over(before.stats, network, before.network)
@@ -48,6 +50,6 @@ class Catalog:
         return self.epoch.load
 
     def replace(self, network: Network) -> Epoch:
-        """The next network takes over."""
+        """Put the next network in force."""
         self.epoch = Epoch.of(network, self.epoch)
         return self.epoch

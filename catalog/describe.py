@@ -1,7 +1,7 @@
-"""The network as plain data: what ``/api/v1/network`` answers, and how a place in it is found by name.
+"""The network as plain data for ``/api/v1/network``, and the tap places: where tuples can be watched.
 
-Streams, boxes and outputs share one space of names. A place where tuples can be watched is a stream, an arc or an
-output; a box's name stands for what comes out of it, ``box.port`` for one of its ports.
+Streams, boxes and outputs share one namespace. A tap place is a stream, an arc or an output. The name of a box stands
+for its output, ``box.port`` for one of its ports.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from catalog.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where tuples can be watched. ``number`` is that of the stream, of the output, or of an arc to a box."""
+class TapPlace:
+    """A place where tuples can be watched. ``number`` is that of the stream, of the output, or of an arc to a box."""
 
     kind: Literal["stream", "arc", "output"]
     number: int
@@ -27,6 +27,7 @@ class Place:
 
 
 def network_json(network: Network) -> dict[str, Any]:
+    """Return the answer of ``/api/v1/network``."""
     return {
         "version": network.version,
         "streams": [_stream(network, s) for s in network.streams],
@@ -36,27 +37,27 @@ def network_json(network: Network) -> dict[str, Any]:
     }
 
 
-def places(network: Network) -> dict[str, Place]:
-    """Every name that ``find_place`` knows."""
-    known: dict[str, Place] = {}
+def tap_places(network: Network) -> dict[str, TapPlace]:
+    """Return every tap place by its name."""
+    known: dict[str, TapPlace] = {}
     for arc in network.arcs:
-        if arc.output is not None:  # nothing waits there: to watch it is to watch the output
-            known[arc.name] = Place("output", arc.output, arc.name, arc.schema)
+        if arc.output is not None:  # an arc to an output has no queue: watch the output itself
+            known[arc.name] = TapPlace("output", arc.output, arc.name, arc.schema)
         else:
-            known[arc.name] = Place("arc", arc.number, arc.name, arc.schema)
+            known[arc.name] = TapPlace("arc", arc.number, arc.name, arc.schema)
     for box in network.boxes:
         for port, arcs in zip(box.ports, box.out_arcs, strict=True):
             for arc in (network.arcs[a] for a in arcs[:1]):
                 known[f"{box.name}.{port}" if port else box.name] = known[arc.name]
     for output in network.outputs:
-        known[output.name] = Place("output", output.number, output.name, output.schema)
+        known[output.name] = TapPlace("output", output.number, output.name, output.schema)
     for stream in network.streams:
-        known[stream.name] = Place("stream", stream.number, stream.name, stream.schema)
+        known[stream.name] = TapPlace("stream", stream.number, stream.name, stream.schema)
     return known
 
 
-def find_place(network: Network, name: str) -> Place | None:
-    return places(network).get(name)
+def find_tap_place(network: Network, name: str) -> TapPlace | None:
+    return tap_places(network).get(name)
 
 
 def _stream(network: Network, s: Stream) -> dict[str, Any]:
@@ -129,7 +130,8 @@ def _schema(schema: Schema) -> list[dict[str, Any]]:
 
 
 def _model(model: Any) -> Any:
-    """A model of the network file as plain data. Options of Spark may hold passwords: those stay here."""
+    """Return a model of the network file as plain data. Spark options may hold passwords: only their names are
+    shown."""
     if not isinstance(model, BaseModel):
         return None
     data = model.model_dump(mode="json", by_alias=True)

@@ -1,6 +1,6 @@
-"""The errors of the world outside: a network file, an expression, a tuple that does not fit.
+"""Errors in the user's input: a network file, an expression, a tuple that does not fit its schema.
 
-Each names its place, so that whoever wrote the input can find it. The programmer's own errors are asserts and never
+Each error names its place, so that the author of the input can find it. Errors of the programmer are asserts and never
 come from here.
 """
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 
 class AuroraError(Exception):
-    """Root of every error that is the world's fault and not ours."""
+    """The base class of all errors that the environment or the input causes, not a bug."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing wrong with a network file.
 
-    ``path`` is the place in the document (``("boxes", "big", "where")``); ``line`` and ``column`` count from 1 and
-    are 0 while unknown (the YAML loader fills them in). ``hint`` is the did-you-mean.
+    ``path`` is the place in the document (``("boxes", "big", "where")``). ``line`` and ``column`` count from 1; 0 means
+    unknown (the YAML loader fills them in). ``hint`` is advice, such as a did-you-mean.
     """
 
     path: tuple[str | int, ...]
@@ -35,9 +35,9 @@ class Problem:
 
 
 class NetworkError(AuroraError):
-    """A network file that cannot be deployed; carries every problem found, not only the first.
+    """A network file that cannot be deployed. It carries all problems found, not only the first.
 
-    ``source`` is the file's name and ``text`` what was read from it, for showing the lines at fault.
+    ``source`` is the name of the file and ``text`` its content, to show the lines at fault.
     """
 
     def __init__(self, problems: Sequence[Problem], source: str = "", text: str = "") -> None:
@@ -48,7 +48,7 @@ class NetworkError(AuroraError):
 
 
 class BindError(AuroraError):
-    """A box cannot work on the schemas that it is given. ``key`` names the parameter at fault, below the box."""
+    """A box cannot work on the schemas of its inputs. ``key`` names the parameter at fault, below the box."""
 
     def __init__(self, message: str, key: tuple[str | int, ...] = (), hint: str = "") -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class BindError(AuroraError):
 
 
 class ExpressionError(AuroraError):
-    """An expression that does not parse, does not type-check or exceeds a limit. ``offset`` is into its text."""
+    """An expression does not parse, does not type-check or exceeds a limit. ``offset`` is a position in its text."""
 
     def __init__(self, message: str, text: str = "", offset: int = -1, hint: str = "") -> None:
         super().__init__(message)
@@ -66,3 +66,7 @@ class ExpressionError(AuroraError):
         self.text = text
         self.offset = offset
         self.hint = hint
+
+
+class ListenError(AuroraError):
+    """The daemon cannot listen on an address. The message names the key of the network file and the reason."""

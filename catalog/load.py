@@ -1,11 +1,12 @@
-"""What a tuple costs from where it stands to all the outputs that it reaches.
+"""The load model: the work that one tuple causes, from where it is to all the outputs that it reaches.
 
-The load coefficient of a place is the expected work that one tuple there causes downstream: a box costs itself plus,
-for each port, its selectivity times what follows; a stream costs the sum over its arcs. The load is then the sum of
-coefficient times rate, in nanoseconds of work a second, and the ratio to what the workers have is ``load_ratio``.
+The load coefficient of a stream, arc or box is the expected work that one tuple there causes downstream. A box costs
+its own work plus, for each port, the selectivity times the cost of what follows; a stream costs the sum over its arcs.
+The load is the sum of coefficient times rate, in ns of work per second. Its ratio to the time of the workers is
+``load_ratio``.
 
-The network does not change under a model, so its shape is laid out once as arrays by level: a tick over 1,000 boxes in
-chains of five is ten numpy calls and not a Python loop. The monitor and the load shedder share this.
+A network never changes under its model, so the model lays out the shape once, as arrays by level: a tick over 1,000
+boxes in chains of five is ten numpy calls instead of a Python loop. The monitor and the load shedder share the model.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Index = npt.NDArray[np.intp]
 
 
 class Coefficients(NamedTuple):
-    """Nanoseconds of work that one tuple causes from here on, by number."""
+    """Ns of work that one tuple causes from here on, by number."""
 
     streams: Floats
     arcs: Floats
@@ -30,7 +31,7 @@ class Coefficients(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Tuples a second, by number: on arcs as put there, into boxes, out of outputs."""
+    """Tuples per second, by number: put on arcs, into boxes, out of outputs."""
 
     arcs: Floats
     boxes: Floats
@@ -38,7 +39,7 @@ class Flow(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """Arcs from box to box that may be taken in one step."""
+    """Arcs from box to box that one numpy call can process together."""
 
     arcs: Index
     ports: Index  # flat, as in Statistics.port_start
@@ -47,7 +48,7 @@ class _Level(NamedTuple):
 
 
 class LoadModel:
-    """The shape of one network as arrays. Constant after it is made."""
+    """The shape of one network as arrays. Immutable."""
 
     def __init__(self, network: Network) -> None:
         starts = port_starts(network)
@@ -79,7 +80,8 @@ class LoadModel:
     def coefficients(
         self, cost_ns: Floats, port_selectivity: Floats, output_cost_ns: Floats | None = None
     ) -> Coefficients:
-        """``cost_ns`` by box is the cost of a tuple (``Statistics.effective_cost_ns``); by output, of delivering it."""
+        """Return the coefficients. ``cost_ns`` is the cost of a tuple by box (``Statistics.effective_cost_ns``),
+        ``output_cost_ns`` the cost of its delivery by output."""
         boxes = np.array(cost_ns, np.float64)
         ends, outputs = self._to_output
         delivery = np.zeros(self._arcs)
@@ -94,7 +96,7 @@ class LoadModel:
         return Coefficients(_sums(streams, arcs[numbers], self._streams), arcs, boxes)
 
     def flow(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats | None = None) -> Flow:
-        """What flows where when the streams admit ``rates`` and each arc keeps this share (1 without shedding)."""
+        """Return the flow when the streams admit ``rates`` and each arc keeps this share (None: all of it)."""
         kept = np.ones(self._arcs) if kept_on_arc is None else kept_on_arc
         arcs = np.zeros(self._arcs)
         numbers, streams = self._from_stream
@@ -111,7 +113,7 @@ class LoadModel:
         return Flow(arcs, into, _sums(outputs, arcs[ends], self._outputs))
 
     def yields(self, on_arcs: Floats, port_selectivity: Floats) -> Floats:
-        """By output: how many tuples become of so many on each arc, wherever they are."""
+        """Return, by output, how many tuples result from these numbers of tuples on the arcs."""
         into = np.zeros(self._boxes)
         fed = np.flatnonzero(self.arc_box >= 0)
         np.add.at(into, self.arc_box[fed], on_arcs[fed])
@@ -125,7 +127,8 @@ class LoadModel:
         return _sums(outputs, out, self._outputs)
 
     def offered(self, by_stream: Floats, by_port: Floats) -> Floats:
-        """By arc: what its stream or port gave. Only queues count themselves; inside a superbox nothing is queued."""
+        """Return, by arc, the tuples that its stream or port emitted. Queues count only what passes through them, and
+        inside a superbox nothing is queued."""
         arcs = np.zeros(self._arcs)
         numbers, streams = self._from_stream
         arcs[numbers] = by_stream[streams]
@@ -133,16 +136,15 @@ class LoadModel:
         arcs[behind] = by_port[self._arc_port[behind]]
         return arcs
 
-    def share_delivered(
-        self, rates: Floats, port_selectivity: Floats, kept_at_edge: Floats, kept_on_arc: Floats
-    ) -> Floats:
-        """By output: what flows out over what would if nothing were shed; 1 where nothing would."""
+    def share_delivered(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats) -> Floats:
+        """Return, by output, the flow over the flow without shedding; 1 where there is none."""
         whole = self.flow(rates, port_selectivity).outputs
-        left = self.flow(np.asarray(rates) * kept_at_edge, port_selectivity, kept_on_arc).outputs
+        left = self.flow(rates, port_selectivity, kept_on_arc).outputs
         return np.divide(left, whole, out=np.ones(self._outputs), where=whole > 0)
 
     def ideal_ns(self, cost_per_call_ns: Floats, cost_per_tuple_ns: Floats) -> Floats:
-        """By output: how long a tuple takes alone on an idle engine, along its longest path. Slowdown counts by it."""
+        """Return, by output, the time of a single tuple on an idle engine, along its longest path: the base of
+        slowdown."""
         alone = cost_per_call_ns + cost_per_tuple_ns
         through = alone.copy()
         for level in self._forward:
@@ -155,7 +157,7 @@ class LoadModel:
 
 
 def load_ratio(coefficients: Coefficients, rates: Floats, workers: int) -> float:
-    """Work that arrives in a second over work that can be done in it: above 1 the queues grow."""
+    """Return the arriving work over the work that can be done: above 1 the queues grow."""
     return float(np.dot(coefficients.streams, rates)) / (1e9 * max(1, workers))
 
 
@@ -169,7 +171,7 @@ def _pairs(pairs: list[tuple[int, int]]) -> tuple[Index, Index]:
 
 
 def _heights(network: Network) -> list[int]:
-    """Steps to the farthest box below; 0 for a box that feeds none."""
+    """Return, by box, the steps to the farthest box behind it; 0 for a box that feeds none."""
     height = [0] * len(network.boxes)
     for box in reversed(range(len(height))):  # numbers are topological
         height[box] = max((1 + height[b] for b in network.fed[box]), default=0)
@@ -177,7 +179,7 @@ def _heights(network: Network) -> list[int]:
 
 
 def _depths(network: Network) -> list[int]:
-    """Steps from the farthest box above; 0 for a box that only streams feed."""
+    """Return, by box, the steps from the farthest box before it; 0 for a box that only streams feed."""
     depth = [0] * len(network.boxes)
     for box in range(len(depth)):
         depth[box] = max((1 + depth[b] for b in network.feeders[box]), default=0)
@@ -185,7 +187,7 @@ def _depths(network: Network) -> list[int]:
 
 
 def _levels(arcs: list[tuple[int, int, int, int]], rank: list[int], key: int) -> tuple[_Level, ...]:
-    """Arcs grouped by the rank of the box at ``key`` (2: source, 3: target), lowest first."""
+    """Group arcs by the rank of the box at ``key`` (2: source, 3: target), lowest first."""
     by_rank: dict[int, list[tuple[int, int, int, int]]] = {}
     for arc in arcs:
         by_rank.setdefault(rank[arc[key]], []).append(arc)

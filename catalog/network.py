@@ -1,10 +1,10 @@
 """The network: streams, boxes, arcs and outputs, numbered, checked and frozen.
 
-Built once from a network file (``catalog/config``) and never changed: a live change makes a new network of the next
-version. Everything that runs is addressed by number (a box's number is also what ties break on), so the hot path
-indexes arrays; names are for people, metrics and errors.
+A network is built once from a network file (``catalog/config``) and never changes: a live change makes a new network of
+the next version. Everything that runs is addressed by number, so the hot path indexes arrays. The number of a box also
+breaks ties. Names are for people, metrics and errors.
 
-Boxes are numbered in topological order: a box's number is above those of all boxes that feed it.
+Boxes are numbered in topological order: the number of a box is above those of all boxes that feed it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel
 
+from catalog.loss import UnderLoss
 from catalog.qos import QoS
 from catalog.schema import Schema
-from catalog.shed import UnderLoss
 
 
-class Box(Protocol):
-    """What the catalog needs of a box; ``engine/boxes/base.py`` has it all. The engine hands the kinds over."""
+class BoxProtocol(Protocol):
+    """The part of a box that the catalog needs; the whole is in ``engine/operators/boxes/base.py``."""
 
     kind: ClassVar[str]
     parameters_model: ClassVar[type[BaseModel]]
@@ -32,29 +32,29 @@ class Box(Protocol):
 
     @classmethod
     def ports(cls, parameters: Any) -> tuple[str, ...]:
-        """The names of the output ports; the default port is named ``""``."""
+        """Return the names of the output ports; the default port is named ``""``."""
 
     def __init__(self, parameters: Any) -> None: ...
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
-        """Compile against the input schemas; the schema of each output port. Raises BindError."""
+        """Compile against the input schemas; return the schema of each output port. Raises BindError."""
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
-        """The event-time field of each output port."""
+        """Return the event-time field of each output port."""
 
     def under_loss(self, port: int = 0) -> UnderLoss:
-        """What comes out when a part of the input is missing: see ``catalog/shed.py``."""
+        """Return the kind of answer that the box gives when a part of its input is missing (``catalog/loss.py``)."""
 
     def keeps(self, field: str) -> bool:
-        """Whether tuples leave with this field as it came in."""
+        """Return whether tuples leave the box with this field unchanged."""
 
 
-Kinds = Mapping[str, type[Box]]
+Kinds = Mapping[str, type[BoxProtocol]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An input."""
+    """An input of the network."""
 
     number: int
     name: str
@@ -64,12 +64,12 @@ class Stream:
     slack_ns: int
     overload: str  # shed | block | spill
     source: Any  # the source's model from the network file, None for a stream that only code feeds
-    options: Any = None  # the whole stream model, for what only one part reads
+    options: Any = None  # the whole stream model, for keys that only one component reads
 
 
 @dataclass(frozen=True, slots=True)
 class PortRef:
-    """Where tuples come from: a stream, or a port of a box."""
+    """The origin of tuples: a stream, or a port of a box."""
 
     stream: int | None = None
     box: int | None = None
@@ -78,7 +78,7 @@ class PortRef:
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """An arrow. To a box it is a queue; to an output it is direct: the router delivers, nothing waits."""
+    """An arrow. An arc to a box is a queue. An arc to an output is direct: the router delivers, nothing waits."""
 
     number: int
     name: str  # "trades->big", "split.nyse->paired.0"
@@ -87,18 +87,18 @@ class Arc:
     box: int | None = None  # the consumer ...
     port: int = 0  # ... and its input port
     output: int | None = None
-    timed: bool = False  # leads to a box that needs event time: watermarks travel on it
-    time_field: str | None = None  # of its tuples; None: they go by their arrival; "": a box above dropped it
+    timed: bool = False  # a box behind it needs event time: watermarks travel on the arc
+    time_field: str | None = None  # event time of its tuples; None: arrival time; "": a box before it dropped the field
 
 
 @dataclass(frozen=True, slots=True)
 class BoxNode:
-    """A box in its place. ``box`` is the bound definition, constant; its state at run time is elsewhere."""
+    """A box in the network. ``box`` is the bound definition, immutable; the state at run time is elsewhere."""
 
     number: int
     name: str
     kind: str
-    box: Any  # engine.boxes.base.Box, already bound
+    box: Any  # a bound Box of engine/operators/boxes/base.py
     in_arcs: tuple[int, ...]  # by input port
     out_arcs: tuple[tuple[int, ...], ...]  # by output port
     ports: tuple[str, ...]
@@ -110,6 +110,8 @@ class BoxNode:
 
 @dataclass(frozen=True, slots=True)
 class Output:
+    """An output of the network."""
+
     number: int
     name: str
     schema: Schema
@@ -140,24 +142,24 @@ class Network:
         return self._outputs[name]
 
     def consumers(self, arcs: Sequence[int]) -> list[int]:
-        """The boxes at the end of these arcs, each once, in order."""
+        """Return the boxes that these arcs feed, each once, in order."""
         return list(dict.fromkeys(b for a in arcs if (b := self.arcs[a].box) is not None))
 
     @cached_property
     def feeders(self) -> tuple[tuple[int, ...], ...]:
-        """For each box, the boxes that feed it, in the order of its input ports."""
+        """By box: the boxes that feed it, in the order of its input ports."""
         return tuple(
             tuple(dict.fromkeys(b for a in n.in_arcs if (b := self.arcs[a].source.box) is not None)) for n in self.boxes
         )
 
     @cached_property
     def fed(self) -> tuple[tuple[int, ...], ...]:
-        """For each box, the boxes that it feeds."""
+        """By box: the boxes that it feeds."""
         return tuple(tuple(self.consumers([a for arcs in n.out_arcs for a in arcs])) for n in self.boxes)
 
     @cached_property
     def box_outputs(self) -> tuple[tuple[int, ...], ...]:
-        """For each box, the outputs that its tuples can reach, ascending."""
+        """By box: the outputs that its tuples can reach, ascending."""
         reach: list[set[int]] = [set() for _ in self.boxes]
         for node in reversed(self.boxes):
             for arcs in node.out_arcs:

@@ -1,9 +1,9 @@
-"""QoS graphs: how useful an output is, by delay, by share delivered, by value.
+"""QoS graphs: the utility of an output, by delay, by share delivered, by value.
 
-A graph is piecewise linear from x to a utility in [0, 1]; left of its first and right of its last point it is flat.
-The latency graph speaks of delay in nanoseconds and never rises; the loss graph speaks of the share delivered in [0, 1]
-and never falls; the value graph speaks of a field's value. Graphs of different outputs are comparable: that is what
-lets a scheduler or a shedder choose between them.
+A graph is piecewise linear, from x to a utility in [0, 1]. It is flat left of its first and right of its last point.
+The latency graph maps delay in ns to utility and never rises. The loss graph maps the share delivered, in [0, 1], and
+never falls. The value graph maps the value of a field. Graphs of different outputs are comparable, so a scheduler or a
+shedder can choose between outputs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class QoSGraph:
         return out
 
     def slope(self, x: float) -> float:
-        """The slope of the piece that begins at or contains x: at a corner, of the piece to its right."""
+        """Return the slope at x; at a corner, of the piece to the right."""
         i = int(np.searchsorted(self.xs, x, side="right"))
         if i == 0 or i == len(self.points):
             return 0.0
@@ -51,28 +51,29 @@ class QoSGraph:
         return (y1 - y0) / (x1 - x0)
 
     def next_critical(self, x: float) -> float:
-        """The nearest corner right of x, or infinity: where the utility next changes its course."""
+        """Return the nearest corner right of x, where the slope changes next; infinity when there is none."""
         i = int(np.searchsorted(self.xs, x, side="right"))
         return float(self.xs[i]) if i < len(self.points) else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class QoS:
-    """What one output asks for. An absent graph asks for nothing: any delay, no loss."""
+    """The quality of service of one output. Without a latency graph any delay is fine; without a loss graph nothing may
+    be lost."""
 
     latency: QoSGraph | None = None  # x: delay in ns
     loss: QoSGraph | None = None  # x: share delivered, 0 to 1
     value: QoSGraph | None = None  # x: value of value_field
     value_field: str = ""
-    prefer: str = ""  # an expression: tuples for which it holds are the last to be dropped
-    deadline_ns: int | None = None  # the end of the good zone, where a preset or the graph gives one
+    prefer: str = ""  # an expression: tuples for which it is true are dropped last
+    deadline_ns: int | None = None  # the end of the good zone, from a preset or from the graph
 
     @property
     def shed_by(self) -> QoSGraph | None:
-        """The loss graph that a load shedder goes by; None: nothing on the way to this output may be dropped.
+        """The loss graph for the load shedder; None: no tuple of this output may be dropped.
 
-        Whoever says which tuples matter least (``prefer``, a value graph) has said that some may be dropped: without a
-        loss graph utility then falls in proportion.
+        An output with ``prefer`` or a value graph states which tuples matter least, so some may be dropped. Without a
+        loss graph its utility then falls in proportion.
         """
         if self.loss is None and (self.value is not None or self.prefer):
             return IN_PROPORTION

@@ -1,12 +1,11 @@
-"""What the engine shows of itself at one moment.
+"""Readings: the state of the engine at one moment, as plain numbers.
 
-One ``Readings`` feeds everything that looks in from outside: ``/metrics``, ``/api/v1/stats``, ``top``, the monitor's
-tick and the conservation laws. The engine fills one on demand; nothing here is touched per train.
+One ``Readings`` feeds everything that observes the engine: ``/metrics``, ``/api/v1/stats``, ``top``, the monitor's tick
+and the conservation laws. The engine fills one on demand; nothing here is touched per train.
 
-Counters are totals since the start (whoever wants a rate takes two readings); gauges are of this moment. Everything
-is in base integers (tuples, bytes, nanoseconds). A reading is a NamedTuple and not a frozen dataclass: the monitor
-makes one of 1,000 boxes ten times a second under Python's lock, and ``map(BoxReading._make, zip(...))`` does that in
-a tenth of the time.
+Counters are totals since the start; two readings give a rate. Gauges are of this moment. All values are base integers:
+tuples, bytes, ns. A reading is a NamedTuple and not a frozen dataclass: the monitor makes one of 1,000 boxes ten times
+a second under the GIL, and ``map(BoxReading._make, zip(...))`` takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from typing import Any, NamedTuple
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 GONE = "(gone)"
-"""The name of the subscriber that stands for all that have left: their sums stay in the law."""
+"""The name of the entry that sums up all subscribers that have left: the conservation law still needs their counts."""
 
 TRAIN_BOUNDS = tuple(8**k for k in range(7))
-"""Upper bounds, inclusive, of the train-size buckets: 1, 8, 64 ... 262,144; one bucket more for what is above."""
+"""Upper bounds, inclusive, of the train-size buckets: 1, 8, 64 ... 262,144; one more bucket for longer trains."""
 
 DECISION_BOUNDS_NS = tuple(1_000 * 2**k for k in range(15))
-"""Upper bounds, inclusive, of the scheduler's decision times: 1 us to 16 ms; one bucket more for what is above."""
+"""Upper bounds, inclusive, of the scheduler's decision times: 1 us to 16 ms; one more bucket for longer times."""
 
 
 def train_bucket(tuples: int) -> int:
-    """The bucket of a train of at least one tuple; cheap enough for every box call (0.1 us)."""
+    """Return the bucket of a train of at least one tuple. Cheap enough for every box call (0.1 us)."""
     return min(((tuples - 1).bit_length() + 2) // 3, len(TRAIN_BOUNDS))
 
 
 def decision_bucket(decision_ns: int) -> int:
-    """The bucket of one scheduling decision."""
+    """Return the bucket of one scheduling decision."""
     return min(((max(decision_ns, 1) - 1) // 1_000).bit_length(), len(DECISION_BOUNDS_NS))
 
 
@@ -50,18 +49,17 @@ class HistogramReading(NamedTuple):
 
 
 class StreamReading(NamedTuple):
-    """An input. Law: received = admitted + rejected + shed + duplicates."""
+    """An input. Law: received = admitted + rejected + duplicates."""
 
     name: str
-    received: int = 0  # tuples, good and bad, that reached the edge
+    received: int = 0  # tuples, valid or not
     admitted: int = 0
-    rejected: Mapping[str, int] = NOTHING  # by reason; labels of metrics, so from a closed set
-    shed: int = 0  # at the edge
+    rejected: Mapping[str, int] = NOTHING  # by reason; from a closed set, because reasons are labels of metrics
     duplicates: int = 0
     received_bytes: int = 0
     connections: int = 0
-    paused: bool = False  # reading is held back until there is room
-    rate_per_s: float = 0.0  # good tuples offered; the monitor fills it in
+    paused: bool = False  # reading is paused for lack of room
+    rate_per_s: float = 0.0  # valid tuples offered; the monitor fills it in
 
 
 class ArcReading(NamedTuple):
@@ -85,7 +83,7 @@ class BoxReading(NamedTuple):
     row_wise: bool = True
     calls: int = 0
     tuples_in: int = 0
-    tuples_out: int = 0  # emitted, counted once however many arcs a port feeds
+    tuples_out: int = 0  # emitted; counted once even when a port feeds several arcs
     filtered: int = 0
     absorbed: int = 0
     late: int = 0
@@ -94,28 +92,28 @@ class BoxReading(NamedTuple):
     cost_ns: int = 0  # time inside the box, all calls
     state_bytes: int = 0
     train_counts: Sequence[int] = ()  # calls by train_bucket()
-    tuples_out_by_port: Sequence[int] = ()  # empty: unknown, taken as spread evenly
-    withheld: int = 0  # results of windows that lacked something
+    tuples_out_by_port: Sequence[int] = ()  # empty: unknown, assumed to be spread evenly
+    withheld: int = 0  # results of windows of which tuples were dropped
 
 
 class SubscriberReading(NamedTuple):
     """One reader of an output. Law: offered = delivered + pending + dropped."""
 
     name: str
-    offered: int = 0  # emitted since it came
+    offered: int = 0  # emitted since it connected
     delivered: int = 0
     pending: int = 0
-    dropped: int = 0  # it was too slow
+    dropped: int = 0  # because it was too slow
     pending_bytes: int = 0
 
 
 class LatencyReading(NamedTuple):
-    """What the output's recorder knows (``qos_monitor/histogram.py``). Quantiles are of the last ten seconds."""
+    """The latencies of an output (``qos_monitor/histogram.py``). Quantiles are of the last ten seconds."""
 
     histogram: HistogramReading = HistogramReading()  # ns
     tuples: int = 0
     max_ns: int = 0
-    utility_sum: float = 0.0  # of the latency graph, over the tuples delivered; utility_sum / tuples is the mean
+    utility_sum: float = 0.0  # by the latency graph, over all tuples delivered; utility_sum / tuples is the mean
     missed: int = 0  # later than the deadline
     deadline_ns: int | None = None
     slowdown_sum: float = 0.0
@@ -136,25 +134,25 @@ class OutputReading(NamedTuple):
     emitted: int = 0
     latency: LatencyReading = LatencyReading()
     subscribers: Sequence[SubscriberReading] = ()
-    rate_per_s: float = 0.0  # these four the monitor fills in
-    share_delivered: float = 1.0  # of what would have come out if nothing had been shed or dropped
+    rate_per_s: float = 0.0  # the monitor fills in this one and the next three
+    share_delivered: float = 1.0  # of the tuples that would come out without shedding and drops
     loss_utility: float = 1.0
-    value_utility: float = 1.0  # the share delivered of what the tuples are worth
+    value_utility: float = 1.0  # the share of the tuples' worth that was delivered
     cost_ns: int = 0  # time spent delivering: recording, encoding, handing to readers
 
     @property
     def readers(self) -> int:
-        """How many there are now."""
+        """The readers that are connected now."""
         return sum(s.name != GONE for s in self.subscribers)
 
     @property
     def delivered(self) -> int:
-        """To all readers since the start, those that left included."""
+        """Tuples delivered to all readers since the start, including readers that have left."""
         return sum(s.delivered for s in self.subscribers)
 
     @property
     def dropped(self) -> int:
-        """Because a reader was too slow; likewise."""
+        """Tuples dropped because a reader was too slow; likewise."""
         return sum(s.dropped for s in self.subscribers)
 
 
@@ -171,24 +169,24 @@ class SchedulerReading(NamedTuple):
     decision_ns: int = 0  # total
     decision_counts: Sequence[int] = ()  # by decision_bucket()
     execution_queue: int = 0  # plans waiting for a worker
-    scheduler_ns: int = 0  # overhead as in figure 9 of the paper: deciding and applying events ...
+    scheduler_ns: int = 0  # overhead, split as in figure 9 of the paper: deciding and applying events ...
     storage_ns: int = 0  # ... taking from and putting on queues ...
-    worker_ns: int = 0  # ... and what a worker spends on a plan outside its boxes
-    asked: str = ""  # the policy of the network file: `auto`, or the one that runs
-    reason: str = ""  # why this one runs
-    changes: int = 0  # of the policy, by `auto`
+    worker_ns: int = 0  # ... and the time of a worker on a plan outside its boxes
+    asked: str = ""  # the policy in the network file: `auto`, or the one that runs
+    reason: str = ""  # why this policy runs
+    changes: int = 0  # how often `auto` changed the policy
     traversal: str = ""  # of most plans of the last second
     plans: Mapping[str, int] = NOTHING  # dispatched, by traversal
-    train: str = ""  # the rule
-    train_scale: float = 1.0  # how far `auto` has shortened trains; 1: not at all
-    train_limit: int = 0  # tuples: the shortest limit that `auto` sets to any box
-    lent_ns: int = 0  # plans that other threads ran
+    train: str = ""  # the train rule
+    train_scale: float = 1.0  # the factor by which `auto` has shortened trains; 1: not at all
+    train_limit: int = 0  # tuples: the shortest limit that `auto` sets for any box
+    caller_ns: int = 0  # that threads other than workers spent running plans
 
 
 class EngineReading(NamedTuple):
     version: str = ""
     network_version: int = 1
-    now_ns: int = 0  # the engine's clock, which arrival stamps are on
+    now_ns: int = 0  # the engine's clock; arrival stamps use it too
     uptime_ns: int = 0
     workers: int = 0
     memory_used: int = 0
@@ -202,27 +200,27 @@ class EngineReading(NamedTuple):
 
 
 class OverloadReading(NamedTuple):
-    """The verdict and the shed plan (``qos_monitor/verdict.py``, ``catalog/shed.py``). Work is in ns a second."""
+    """The load verdict (``qos_monitor/verdict.py``) and the shed plan in force. Work is in ns per second."""
 
     state: str = "fine"  # fine | close | overloaded
-    load_ns: float = 0.0  # asked for, nothing shed
-    capacity_ns: float = 0.0  # learned
+    load_ns: float = 0.0  # demanded, without shedding
+    capacity_ns: float = 0.0  # measured
     load_ratio: float = 0.0
     trend_per_s: float = 0.0
-    backlog_ns: float = 0.0  # work that waits
-    wait_ns: float = 0.0  # how long
+    backlog_ns: float = 0.0  # ns of work that wait
+    wait_ns: float = 0.0  # how long the backlog will wait
     excess_ns: float = 0.0
     headroom_ratio: float = 0.0
-    suffering: Sequence[str] = ()  # outputs
+    suffering: Sequence[str] = ()  # outputs below the utility that their graphs allow
     shed_level: float = 0.0
-    plan: int = 0  # its number
-    loss: float = 0.0  # utility that it gives up
+    plan: int = 0  # the number of the shed plan
+    loss: float = 0.0  # utility that the plan costs
     why: str = ""
-    spent_ns: int = 0  # on deciding, since the start
+    spent_ns: int = 0  # time spent deciding, since the start
 
 
 class SparkReading(NamedTuple):
-    """The Spark driver beside the daemon; all zero while nobody has needed it."""
+    """The Spark driver beside the daemon; all zero until it is first used."""
 
     up: bool = False
     starts: int = 0
@@ -230,8 +228,8 @@ class SparkReading(NamedTuple):
     start_ns: int = 0  # how long the last start took
     java: int = 0
     pid: int = 0  # of the JVM
-    error: str = ""  # the last one
-    port: str = ""  # where executors and readers connect: host:port
+    error: str = ""  # the last error
+    port: str = ""  # host:port for executors and readers
 
 
 class BulkReading(NamedTuple):
@@ -240,19 +238,19 @@ class BulkReading(NamedTuple):
     stream: str
     job: str = ""
     state: str = "waiting"  # waiting | reading | done | failed
-    rows: int = 0  # that came, good and bad
+    rows: int = 0  # received, valid or not
     rows_expected: int = 0  # 0: unknown
     partitions: int = 0
     partitions_done: int = 0
     rate_per_s: float = 0.0
     attempts: int = 0
-    yielded_ns: int = 0  # that it stood back for the live outputs
+    yielded_ns: int = 0  # time that it paused for the live outputs
     error: str = ""
-    rows_total: int = 0  # of all jobs of the stream, this one included
+    rows_total: int = 0  # of all jobs of the stream, including this one
 
     @property
     def left(self) -> bool:
-        """Whether it can be said how long it will take."""
+        """Whether the remaining time can be estimated."""
         return self.rows_expected > self.rows and self.rate_per_s > 0
 
 
@@ -272,7 +270,7 @@ class SinkReading(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """Everything, at one moment. Parts stand in the order of their numbers in the network."""
+    """Everything at one moment. Parts are in the order of their numbers in the network."""
 
     streams: Sequence[StreamReading] = ()
     arcs: Sequence[ArcReading] = ()
@@ -287,13 +285,13 @@ class Readings(NamedTuple):
     overload: OverloadReading = OverloadReading()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dicts, lists, numbers and strings."""
+        """Return plain dicts, lists, numbers and strings."""
         out: dict[str, Any] = plain(self)
         return out
 
 
 def plain(value: Any) -> Any:
-    """Any nest of readings as plain data."""
+    """Return any nesting of readings as plain data."""
     if hasattr(value, "_fields"):
         return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}
     if isinstance(value, Mapping):

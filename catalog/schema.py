@@ -1,7 +1,7 @@
-"""What a tuple looks like: the seven types, fields and schemas.
+"""The shape of a tuple: the seven types, fields and schemas.
 
-The type names are Spark SQL's, because the same network file also runs on Spark. A timestamp is int64 nanoseconds
-since 1970 in UTC. A string is an int32 code into a pool (see ``storage/strings.py``); the schema does not know pools.
+The type names are those of Spark SQL, because the same network file also runs on Spark. A timestamp is int64 ns since
+1970 in UTC. A string is an int32 code into a pool (``storage/strings.py``); the schema knows nothing of pools.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 
 class Type(StrEnum):
-    """A column type; the value is how it is written in a network file."""
+    """A column type; the value is its name in a network file."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -27,7 +27,7 @@ class Type(StrEnum):
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The numpy type of the column; for strings that of the codes."""
+        """The numpy type of the column; for strings, of the codes."""
         return _DTYPES[self]
 
     @property
@@ -61,7 +61,7 @@ class Field:
 
     @classmethod
     def parse(cls, name: str, text: str) -> Field:
-        """``Field.parse("venue", "string?")``; raises ValueError on an unknown type."""
+        """Parse the type: ``Field.parse("venue", "string?")``. Raises ValueError for an unknown type."""
         text = text.strip()
         return cls(name, Type(text.removesuffix("?").strip()), text.endswith("?"))
 
@@ -80,7 +80,7 @@ class Schema:
 
     @classmethod
     def of(cls, fields: Iterable[Field] | None = None, **types: str) -> Schema:
-        """``Schema.of(ts="timestamp", venue="string?")``."""
+        """Make a schema: ``Schema.of(ts="timestamp", venue="string?")``."""
         return cls((*(fields or ()), *(Field.parse(n, t) for n, t in types.items())))
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Schema:
         return self.fields[self._index[name]]
 
     def index(self, name: str) -> int:
-        """The position of a field; KeyError when there is none."""
+        """Return the position of a field. Raises KeyError when there is none."""
         return self._index[name]
 
     @cached_property

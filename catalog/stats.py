@@ -1,20 +1,20 @@
-"""Statistics that every policy reads: what a box costs, how much it lets through, how fast streams come in.
+"""Statistics that every policy reads: the cost and the selectivity of boxes, the rates of streams.
 
-The cost of a box call is affine in the train, ``a + b*n``: ``cost_per_call_ns`` is a, ``cost_per_tuple_ns`` is b. Both
-are fitted online by a Kalman filter of two states a box, on the mean cost and mean train of the calls of one tick:
+The cost of a box call is affine in the train length, ``a + b*n``: ``cost_per_call_ns`` is a, ``cost_per_tuple_ns`` is
+b. A Kalman filter with two states for each box fits both online, to the mean cost and mean train of one tick's calls:
 
-- It forgets (process noise), so a box that becomes dearer is followed within seconds.
-- With trains of one size only a + b*n can be known; the filter then leaves the split as it was, where least squares
-  with forgetting would blow up.
-- An outlier (a page fault, the other thread's turn) moves the estimate by at most ``OUTLIER_SIGMAS`` deviations; it is
-  clipped and not thrown away, and after the third in a row the fit starts afresh: that is the new cost.
-- Neither part is ever negative: a part that would fall below 0 is set to 0 and the other one gets what is due to it.
+- The filter forgets (process noise), so it follows a box that becomes more expensive within seconds.
+- With trains of one length only a + b*n can be known. The filter then leaves the split between a and b unchanged, where
+  least squares with forgetting would diverge.
+- An outlier (a page fault, a wait for the GIL) moves the estimate by at most ``OUTLIER_SIGMAS`` deviations: it is
+  clipped, not discarded. After three outliers in a row the fit starts again: that is the new cost.
+- Neither part is ever negative. A part that would fall below 0 is set to 0, and the other part takes the rest.
 
 Selectivity is the ratio of exponentially weighted sums (out over in), not the mean of ratios, so that a train of one
-tuple does not outvote one of a thousand. A declared ``cost`` or ``selectivity`` is the first guess.
+tuple does not outweigh one of a thousand. A declared ``cost`` or ``selectivity`` is the first guess.
 
 Pure arithmetic; time is an argument. Owner: the monitor thread. Readers (policies, the shedder) keep references to the
-arrays, which are indexed by the number of the box, stream or arc and written in place; one that is late by a tick
+arrays, which are indexed by the number of the box, stream or output and written in place. A value that is one tick old
 does no harm.
 """
 
@@ -32,21 +32,21 @@ Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[Any]
 Index = npt.NDArray[np.intp]
 
-DEFAULT_CALL_NS = 10_000.0  # what a box call costs on a 2-core machine before anything is known
+DEFAULT_CALL_NS = 10_000.0  # cost of a box call on a 2-core machine, before anything is measured
 DEFAULT_TUPLE_NS = 10.0
 MEASURE_ERROR = 0.25  # relative noise of one call's time
 OUTLIER_SIGMAS = 3.0
-HABIT = 3  # so many clipped ticks in a row are not outliers but a new cost
-DRIFT_PER_S = 0.10  # how far, relative to itself, a cost may wander in a second
+NEW_COST_TICKS = 3  # this many clipped ticks in a row are not outliers but a new cost
+DRIFT_PER_S = 0.10  # relative drift of a cost in a second
 SELECTIVITY_TAU_S = 5.0
 RATE_TAU_S = 1.0
 TRAIN_TAU_S = 2.0
-SEED_TUPLES = 20.0  # how many observed tuples a first guess of the selectivity is worth
+SEED_TUPLES = 20.0  # the weight, in observed tuples, of the first guess of a selectivity
 MAX_CALLS_WEIGHT = 100.0  # calls of one tick share its disturbances: more of them add no certainty
 
 
 class Statistics:
-    """Arrays by number. ``observe_*`` take what happened since the last tick, never totals."""
+    """Arrays by number. ``observe_*`` take the differences since the last tick, never totals."""
 
     def __init__(self, network: Network) -> None:
         boxes = network.boxes
@@ -57,11 +57,11 @@ class Statistics:
         self.selectivity: Floats = np.array(
             [1.0 if b.selectivity is None else b.selectivity for b in boxes], np.float64
         )
-        self.train_tuples: Floats = np.ones(len(boxes))  # mean tuples a call
+        self.train_tuples: Floats = np.ones(len(boxes))  # mean tuples per call
         self.tuple_bytes: Floats = np.array([_width(b.in_schemas[0]) for b in boxes], np.float64)  # on its input
-        self.observed_calls: Counts = np.zeros(len(boxes), np.int64)  # 0: still the first guess
-        self.rate_per_s: Floats = np.zeros(len(network.streams))  # what the sources offer, good tuples
-        self.output_cost_ns: Floats = np.zeros(len(network.outputs))  # of delivering a tuple: encoding, mostly
+        self.observed_calls: Counts = np.zeros(len(boxes), np.int64)  # 0: all values are still first guesses
+        self.rate_per_s: Floats = np.zeros(len(network.streams))  # valid tuples offered by the sources
+        self.output_cost_ns: Floats = np.zeros(len(network.outputs))  # cost of delivering a tuple: mostly encoding
 
         # Ports are laid out one after another: port p of box b is at port_start[b] + p.
         self.port_start: Index = port_starts(network)
@@ -69,23 +69,24 @@ class Statistics:
         self.port_box: Index = np.repeat(np.arange(len(boxes)), ports)
         self.port_selectivity: Floats = self.selectivity[self.port_box] / ports[self.port_box]
 
-        # The filter's covariance [[aa, ab], [ab, bb]] and the weighted sums behind the selectivities.
+        # The covariance of the filter, [[aa, ab], [ab, bb]], and the weighted sums of the selectivities.
         self._aa = np.square(self.cost_per_call_ns)
         self._ab = np.zeros(len(boxes))
         self._bb = np.square(np.maximum(self.cost_per_tuple_ns, DEFAULT_TUPLE_NS))
-        self._surprises = np.zeros(len(boxes), np.int64)  # clipped ticks in a row
+        self._clipped_ticks = np.zeros(len(boxes), np.int64)  # in a row
         self._seen_in = np.full(len(boxes), SEED_TUPLES)
         self._seen_out = self.port_selectivity * SEED_TUPLES
         self._rate_known = np.zeros(len(network.streams), np.bool_)
         self._delivered = np.zeros(len(network.outputs))
         self._delivery_ns = np.zeros(len(network.outputs))
 
-    # -- what the tick brings -----------------------------------------------------------------------------------------
+    # -- written by the tick ------------------------------------------------------------------------------------------
 
     def observe_boxes(
         self, calls: Counts, tuples_in: Counts, tuples_out_by_port: Counts, cost_ns: Counts, elapsed_ns: int
     ) -> None:
-        """By box (outputs by port, laid out as ``port_start`` says): calls, tuples and time since the last tick."""
+        """Take calls, tuples and time by box since the last tick; tuples out are by port, in the layout of
+        ``port_start``."""
         if elapsed_ns <= 0:
             return
         elapsed_s = elapsed_ns / 1e9
@@ -102,7 +103,7 @@ class Statistics:
         self.observed_calls[at] += np.asarray(calls, np.int64)[at]
 
     def observe_streams(self, tuples: Counts, elapsed_ns: int) -> None:
-        """By stream: good tuples offered since the last tick, whether or not they were shed."""
+        """Take the valid tuples that each stream offered since the last tick, shed or not."""
         if elapsed_ns <= 0:
             return
         now = np.asarray(tuples, np.float64) * (1e9 / elapsed_ns)
@@ -111,7 +112,7 @@ class Statistics:
         self._rate_known |= now > 0
 
     def observe_outputs(self, tuples: Counts, cost_ns: Counts, elapsed_ns: int) -> None:
-        """By output: tuples delivered since the last tick, and the time that it took."""
+        """Take the tuples delivered by each output since the last tick, and the time of the delivery."""
         came = np.asarray(tuples, np.float64)
         keep = np.where(came > 0, np.exp(-elapsed_ns / 1e9 / SELECTIVITY_TAU_S), 1.0)
         self._delivered[:] = keep * self._delivered + came
@@ -119,24 +120,24 @@ class Statistics:
         np.divide(self._delivery_ns, self._delivered, out=self.output_cost_ns, where=self._delivered > 0)
 
     def observe_tuple_bytes(self, tuples: Counts, nbytes: Counts) -> None:
-        """By box: what waits on its inputs now. A box with nothing waiting keeps what it had."""
+        """Take the tuples and bytes that wait before each box now. A box with an empty queue keeps its last value."""
         waiting = np.asarray(tuples, np.float64)
         at = np.flatnonzero(waiting > 0)
         if at.shape[0]:
             self.tuple_bytes[at] += 0.2 * (np.asarray(nbytes, np.float64)[at] / waiting[at] - self.tuple_bytes[at])
 
-    # -- what is read from it -----------------------------------------------------------------------------------------
+    # -- read by policies ---------------------------------------------------------------------------------------------
 
     def call_cost_ns(self, box: int, tuples: float) -> float:
-        """Expected time of one call with a train of this many tuples."""
+        """Return the expected time of one call with a train of this many tuples."""
         return float(self.cost_per_call_ns[box] + self.cost_per_tuple_ns[box] * tuples)
 
     def effective_cost_ns(self) -> Floats:
-        """By box: time a tuple at the trains that it gets now; the call's own cost is shared by its tuples."""
+        """Return the time per tuple by box, at its present train length: the tuples of a call share its fixed cost."""
         return self.cost_per_tuple_ns + self.cost_per_call_ns / np.maximum(self.train_tuples, 1.0)
 
     def carry_over(self, old: Statistics, network: Network, old_network: Network) -> None:
-        """Take what was learned about boxes and streams of the same name and kind: a live change forgets nothing."""
+        """Copy the statistics of boxes and streams of the same name and kind: a live change forgets nothing."""
         known = {b.name: b for b in old_network.boxes}
         for box in network.boxes:
             before = known.get(box.name)
@@ -165,22 +166,22 @@ class Statistics:
     def _fit_costs(self, at: Index, calls: Floats, n: Floats, y: Floats, elapsed_s: float) -> None:
         a, b = self.cost_per_call_ns[at], self.cost_per_tuple_ns[at]
         expected = a + b * n
-        # Start over, as from a guess, where nothing was seen yet or surprise has become a habit.
-        afresh = (self.observed_calls[at] == 0) | (self._surprises[at] >= HABIT)
+        # Start again from a guess where nothing was observed yet, or where the cost is a new one.
+        afresh = (self.observed_calls[at] == 0) | (self._clipped_ticks[at] >= NEW_COST_TICKS)
         usual = np.maximum(expected, a + b * self.train_tuples[at])
         scale = np.where(afresh, np.maximum(usual, y), usual)
-        aa, ab, bb = self._wander(at, afresh, scale, n, elapsed_s)
-        # Correct: the innovation is clipped, then shared between the parts as their uncertainty says.
+        aa, ab, bb = self._predict(at, afresh, scale, n, elapsed_s)
+        # Correct: clip the innovation, then divide it between the parts by their uncertainty.
         noise = np.square(MEASURE_ERROR * np.where(afresh, y, expected)) / np.minimum(calls, MAX_CALLS_WEIGHT)
         pa, pb = aa + ab * n, ab + bb * n
         spread = pa + pb * n + noise + 1.0
         miss = y - expected
         reach = np.where(afresh, np.inf, OUTLIER_SIGMAS * np.sqrt(spread))
         clipped = np.clip(miss, -reach, reach)
-        self._surprises[at] = np.where(miss != clipped, self._surprises[at] + 1, 0)
+        self._clipped_ticks[at] = np.where(miss != clipped, self._clipped_ticks[at] + 1, 0)
         a, b = a + pa / spread * clipped, b + pb / spread * clipped
         aa, ab, bb = aa - pa * pa / spread, ab - pa * pb / spread, bb - pb * pb / spread
-        # Never negative: given that one is 0, the other moves along their correlation.
+        # Never negative: when one part is set to 0, the other moves along their correlation.
         low_a, low_b = a < 0, b < 0
         b = np.where(low_a & ~low_b, b - a * ab / aa, b)
         a = np.where(low_b & ~low_a, a - b * ab / bb, a)
@@ -188,14 +189,14 @@ class Statistics:
         self.cost_per_tuple_ns[at] = np.maximum(b, 0.0)
         self._aa[at], self._ab[at], self._bb[at] = aa, ab, bb
 
-    def _wander(
+    def _predict(
         self, at: Index, afresh: npt.NDArray[np.bool_], scale: Floats, n: Floats, elapsed_s: float
     ) -> tuple[Floats, Floats, Floats]:
-        """The covariance before this tick: both parts have wandered, but are never less certain than a guess."""
+        """Return the covariance before this tick: both parts have drifted, but are never less certain than a guess."""
         a, b = self.cost_per_call_ns[at], self.cost_per_tuple_ns[at]
-        per_tuple = scale / np.maximum(n, self.train_tuples[at])  # a train of one says little about the cost a tuple
+        per_tuple = scale / np.maximum(n, self.train_tuples[at])  # a train of one says little about the cost per tuple
         drift = DRIFT_PER_S**2 * elapsed_s
-        # A part that stands at 0 must be able to come back: hence the tenth of the scale.
+        # The tenth of the scale lets a part that is 0 rise again.
         aa = self._aa[at] + drift * np.square(np.maximum(a, 0.1 * scale))
         bb = self._bb[at] + drift * np.square(np.maximum(b, 0.1 * per_tuple))
         most_a, most_b = np.square(scale), np.square(np.maximum(b, per_tuple))
@@ -205,7 +206,8 @@ class Statistics:
         return aa, np.where(afresh, 0.0, np.clip(self._ab[at], -limit, limit)), bb
 
     def _fold_selectivity(self, came: Floats, out: Floats, elapsed_s: float) -> None:
-        """A window may emit while nothing comes in: what is idle on both sides keeps its weights."""
+        """Update the selectivities. A window may emit while nothing comes in; a box that is idle on both sides keeps
+        its weights."""
         if came.shape[0] == 0:
             return
         gone = np.add.reduceat(out, self.port_start[:-1])
@@ -218,17 +220,17 @@ class Statistics:
 
 _BY_BOX = (
     "cost_per_call_ns", "cost_per_tuple_ns", "selectivity", "train_tuples", "tuple_bytes", "observed_calls",
-    "_aa", "_ab", "_bb", "_surprises", "_seen_in",
+    "_aa", "_ab", "_bb", "_clipped_ticks", "_seen_in",
 )  # fmt: skip
 _BY_OUTPUT = ("output_cost_ns", "_delivered", "_delivery_ns")
 _BY_PORT = ("port_selectivity", "_seen_out")
 
 
 def port_starts(network: Network) -> Index:
-    """Where the ports of each box begin when the ports of all boxes stand one after another; at the end, how many."""
+    """Return the index of each box's first port in one list of all ports; last, the number of ports."""
     return np.concatenate([[0], np.cumsum([max(1, len(b.ports)) for b in network.boxes])]).astype(np.intp)
 
 
 def _width(schema: Schema) -> int:
-    """Bytes of a tuple with no NULLs that shares its arrival stamp with its train."""
+    """Return the bytes of a tuple without NULLs that shares its arrival stamp with its train."""
     return max(1, sum(f.type.dtype.itemsize for f in schema))

@@ -1,22 +1,51 @@
-"""The engine builds all the parts and runs them. Its theory of operation, in the order in which a tuple meets it:
+"""The engine builds all the parts and runs them. This is its theory of operation, in the order in which a tuple meets
+it.
 
-1. Bytes come in on the I/O thread (``router/server``, ``connection``). A codec makes a train of them, stamped once with
-   its time of arrival; a bad line is refused and the good ones around it go through.
-2. ``router/routes.admit`` puts the train on the arcs behind its stream: the same columns on every one of them, nothing
-   is copied. Each arc to a box is a queue in the storage manager, which counts the train's bytes once.
-3. The scheduler hears of it through its mailbox. ``SchedulerState.apply`` is the only place where what it knows
-   changes; a policy, which is a pure function, looks at the state and gives a plan: these boxes, in this order, this
-   many tuples.
-4. The loop claims the trains and puts the plan on the execution queue. A worker takes it. ``engine/executable`` has
-   compiled the plan's sequence of boxes before: chains of filters and maps run fused (``engine/fuse``), a box that
-   comes right after its feeder takes its trains without a queue. (A few tuples that find the engine at rest need
-   neither 2 nor 3: ``engine/short_way``.)
-5. What leaves a superbox goes through ``router/routes`` again: to the next queue, or to an output, where its latency is
-   recorded and its subscribers get it (``router/subscribers``), encoded once for all of them on the worker's thread.
-6. The worker says that the plan is finished. Its boxes counted what they did; ten times a second the monitor folds that
-   into the statistics that the policies read, checks that no tuple is unaccounted for, and wakes whatever waits for
-   time to pass (``engine/ticker``).
+**In.**
+1. The I/O thread reads bytes from a socket (``router/server``, ``router/connection``). A codec (``router/codecs``)
+   makes a train of them, stamped once with its time of arrival. It refuses a bad line, and the good lines around it go
+   on. Rows from Spark come by ``router/spark/daemon`` on threads of their own.
+2. ``Ingress.admit`` (``engine/run/ingress``) is the one door in. It shows the train to taps, counts it and, where
+   there is a data_dir, hands it to the log. A train that is on disk comes back by ``Ingress.enter_logged``. Then both
+   set the stream's event time, drop what the shed plan drops, and put the train on the arcs behind its stream: the
+   same columns on every arc, nothing is copied. An arc to a box is a queue in the storage manager, which counts the
+   bytes once.
 
-Read in this order: ``catalog/schema``, ``storage/train``, ``catalog/network``, ``boxes/base`` and ``boxes/filter``,
-``scheduler/state`` and ``loop``, ``executable`` and ``fuse``, ``core``, ``router/routes``, ``daemon``.
+**Who runs next.**
+3. The scheduler learns of the train through its mailbox. ``SchedulerState.apply`` is the only place that changes the
+   state. A policy is a pure function of that state; it returns a plan: these boxes, in this order, this many tuples.
+4. ``scheduler/loop`` claims the plan's trains and puts the plan on the execution queue. A worker
+   (``engine/run/worker``) takes it. ``engine/run/executable`` has compiled the sequence of boxes: chains of filters
+   and maps run as one pass (``engine/run/fuse``), and a box behind its feeder takes the trains without a queue. The
+   boxes and what they compute with are in ``engine/operators``.
+5. The I/O thread runs boxes itself in two cases. Both are for at most 128 tuples from a socket, without a data_dir, and
+   only through boxes that are prompt (``Box.is_prompt``). The idle fast path (``engine/run/idle_path``): tuples that
+   find the engine at rest leave the scheduler no choice, so the only possible plan runs without a queue and without a
+   decision. A short plan (``engine/run/ingress``): the train was queued and the policy has decided. The I/O thread runs
+   that plan, and the short plans that follow from it, because waking a worker costs more.
+
+**Out.**
+6. ``router/routes`` takes what leaves a plan: to the next queue, or to an output. ``Delivery``
+   (``engine/run/delivery``) is the one door out: it logs, records the latency, completes journeys, shows taps, and
+   hands the train to the output's readers (``router/subscribers``), which encode it once for all of them. The I/O
+   thread writes to their sockets.
+
+**Beside it.**
+7. The worker posts that the plan is finished; its boxes have counted what they did. Ten times a second the monitor
+   (``qos_monitor``, ``engine/daemon/monitoring``) folds the counts into the statistics that the policies read, checks
+   that no tuple is unaccounted for, wakes boxes that wait for time to pass, and lets the load shedder
+   (``load_shedder``) decide on a new shed plan.
+
+| folder | what it is |
+|---|---|
+| ``run`` | the engine at run time: ingress, workers, executables, delivery; no sockets |
+| ``daemon`` | the process: sockets, HTTP, log and checkpoints (``durable``), monitor, signals |
+| ``operators`` | boxes, their windows, joins and state, and SQL expressions |
+| ``simulate`` | the same scheduler on a virtual clock; ``policy: auto`` asks it |
+| ``lab`` | benchmarks, the papers' figures, the demo, drawings |
+| ``cli`` | the commands |
+
+Read in this order: ``catalog/schema``, ``storage/train``, ``catalog/network``, ``operators/boxes/base`` and
+``filter``, ``scheduler/state`` and ``loop``, ``run/executable`` and ``fuse``, ``run/core``, ``run/ingress`` and
+``delivery``, ``router/boundary``, ``daemon/daemon``.
 """

@@ -1,4 +1,4 @@
-"""Which boxes had the workers in the last minute: what a tuple that waited then waited for."""
+"""Record which boxes used the workers in the last minute: the cause of a tuple's wait, for ``aurorad explain``."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from catalog.stats import Floats
 from qos_monitor.sampler import Sample
 
-KEPT = 700  # ticks: a minute and some
+KEPT = 700  # ticks: a little more than a minute
 
 
 class BusyHistory:
-    """Written by the monitor's thread, read by any: an entry is never changed."""
+    """The monitor thread appends, any thread reads. An entry is never changed."""
 
     def __init__(self) -> None:
-        self._ticks: deque[tuple[int, int, Floats]] = deque(maxlen=KEPT)  # begun, ended, ns of work by box
+        self._ticks: deque[tuple[int, int, Floats]] = deque(maxlen=KEPT)  # start, end, ns of work by box
 
     def note(self, sample: Sample) -> None:
         work_ns = (sample.box_busy * sample.elapsed_ns).astype(np.float32).astype(np.float64)
         self._ticks.append((sample.at_ns - sample.elapsed_ns, sample.at_ns, work_ns))
 
     def during(self, begun_ns: int, ended_ns: int) -> Floats | None:
-        """By box, its share of all the work that was done then; None where nothing is known."""
+        """Return, by box, its share of all work done in this time; None when nothing is known of it."""
         total: Floats | None = None
         for tick_begun_ns, tick_ended_ns, work_ns in list(self._ticks):
             overlap_ns = min(ended_ns, tick_ended_ns) - max(begun_ns, tick_begun_ns)

@@ -1,13 +1,13 @@
-"""Nothing is lost without being counted: the laws, as arithmetic on one reading.
+"""The laws of conservation: no tuple is lost without being counted. Arithmetic on one reading.
 
-- stream: received = admitted + rejected + shed at the edge + duplicates
+- stream: received = admitted + rejected + duplicates
 - arc: enqueued = dequeued + shed + in memory + on disk
-- box that works row by row: in = out + filtered + dead; windowed: in = absorbed + late + dead
+- box that works row by row: in = out + filtered + dead; windowed box: in = absorbed + late + dead
 - output, for each subscriber: offered = delivered + pending + dropped
 
-They hold at any quiet point. While the engine runs, a reading may fall between two counters of one train, so the
-exported residual is the least that an element showed in the last few readings (``Persistent``): a tuple that is
-really lost is missing in every one of them, one that is on its way is not.
+The laws hold at any quiet point. While the engine runs, a reading may fall between two counters of one train. So the
+exported residual of an element is the smallest of the last few readings (``PersistentBreaches``): a lost tuple is
+missing in every one of them, a tuple in flight is not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Breach(NamedTuple):
 
 
 def stream_residual(s: StreamReading) -> int:
-    return s.received - s.admitted - sum(s.rejected.values()) - s.shed - s.duplicates
+    return s.received - s.admitted - sum(s.rejected.values()) - s.duplicates
 
 
 def arc_residual(a: ArcReading) -> int:
@@ -48,19 +48,19 @@ def subscriber_residual(s: SubscriberReading) -> int:
 
 
 def breaches(readings: Readings) -> list[Breach]:
-    """Every element that breaks its law at this moment."""
+    """Return every element that breaks its law in this reading."""
     return [breach for breach in _residuals(readings) if breach.missing != 0]
 
 
 def residuals(readings: Readings) -> dict[str, int]:
-    """By law, the tuples unaccounted for. Absolute values are added: one lost and one invented make two."""
+    """Return, by law, the tuples unaccounted for. Absolute values add up: one lost and one invented make two."""
     return _by_law(breaches(readings))
 
 
-class Persistent:
-    """Remembers the breaches of the last readings and reports only what stands in all of them.
+class PersistentBreaches:
+    """Remember the breaches of the last readings and report only those that occur in all of them.
 
-    Owner: the monitor thread. A quiet point needs no memory: use ``residuals``.
+    Owner: the monitor thread. At a quiet point use ``residuals``, which needs no memory.
     """
 
     def __init__(self, readings: int = 5) -> None:

@@ -1,19 +1,19 @@
-"""How late an output's tuples are: recorded at delivery, on the worker's thread, a train at a time.
+"""The latency of an output's tuples, recorded at delivery, on the worker's thread, one train at a time.
 
-Problem: two questions with one pass over the train. Metrics need exact counts at the breakpoints of the output's QoS
-graph; people need p50, p99 and p99.9, of the last ten seconds and not since Monday.
+Problem: one pass over the train must answer two questions. Metrics need exact counts at the breakpoints of the output's
+QoS graph. People need p50, p99 and p99.9 of the last ten seconds, not since the start.
 
-Design: one set of cells answers both. A cell is a 1/32 of a power of two (so a quantile is off by at most 1.6 %), and
-a cell that contains a bound of the exported histogram is cut there, exactly. Which cell a latency falls into is read
-off the bits of its floating-point form: no logarithm, no search. Cells are kept in a ring of one-second slots; what
-falls out of the ring is added to the total.
+Design: one set of cells answers both. A cell covers 1/32 of a power of two, so a quantile is off by at most 1.6 %. A
+cell that contains a bound of the exported histogram is split exactly there. The cell of a latency is read off the bits
+of its floating-point form: no logarithm, no search. Cells are kept in a ring of one-second slots; a slot that leaves
+the ring is added to the total.
 
-The usual train has one arrival stamp for all its tuples (stride 0): that path touches no array but the one counter,
-about 2 us. Otherwise equal neighbours are counted as runs first, because a train that was joined from many has few
-distinct stamps.
+A typical train has one arrival stamp for all its tuples (stride 0): that path touches no array but the one counter, in
+about 2 us. Otherwise equal neighbours are first counted as runs, because a train joined from many has few distinct
+stamps.
 
-Two workers may deliver to one output at once: a lock around the additions, 0.1 us when it is free; everything that
-takes time is computed before it is taken. Refused: a shard per worker (ten times the memory for nothing measurable),
+Two workers may deliver to one output at once. A lock guards the additions, 0.1 us when it is free; all that takes time
+is computed before the lock is taken. Refused: a shard per worker (ten times the memory for no measurable gain),
 t-digests and reservoirs (a Python loop, or not exact at the breakpoints).
 """
 
@@ -33,11 +33,11 @@ STANDARD_BOUNDS_NS = tuple(
 )  # 100 us to 50 s
 SLOT_NS = 1_000_000_000
 SLOTS = 10
-FEW_RUNS = 10  # up to here one by one is quicker than in columns: 2.5 us each against 30 us for any number
-IDEAL_FLOOR_NS = 1_000.0  # an output that no box stands before has no ideal time; slowdown counts from 1 us
+FEW_RUNS = 10  # up to here one by one is faster than in columns: 2.5 us each against 30 us for any number
+IDEAL_FLOOR_NS = 1_000.0  # an output without a box before it has no ideal time: slowdown is relative to 1 us
 
-_LOW_BIT = 10  # below 1,024 ns everything is one cell
-_HIGH_BIT = 41  # above 2^41 ns, 37 minutes, too
+_LOW_BIT = 10  # all latencies below 1,024 ns share one cell
+_HIGH_BIT = 41  # and so do all above 2^41 ns, 37 minutes
 _SUB_BITS = 5
 _FINE = ((_HIGH_BIT - _LOW_BIT) << _SUB_BITS) + 2
 _BASE = (_LOW_BIT + 1023) << _SUB_BITS  # the biased exponent of 2^_LOW_BIT, above its sub-bits
@@ -46,14 +46,14 @@ Ints = npt.NDArray[np.int64]
 
 
 class LatencyRecorder:
-    """One output's latencies. ``record`` from any worker, ``reading`` from any thread.
+    """The latencies of one output. Any worker calls ``record``, any thread calls ``reading``.
 
-    ``ideal_ns`` is the time that a tuple would take on an idle engine; the monitor sets it, slowdown counts by it.
+    ``ideal_ns`` is the time that a tuple would take on an idle engine. The monitor sets it; slowdown is relative to it.
     """
 
     def __init__(self, qos: QoS, bounds_ns: tuple[int, ...] = STANDARD_BOUNDS_NS) -> None:
         self.ideal_ns = IDEAL_FLOOR_NS
-        self._cells = Cells(merge_bounds(bounds_ns, qos.latency))
+        self._cells = BucketGrid(merge_bounds(bounds_ns, qos.latency))
         self._graph = qos.latency
         self._xs = tuple(x for x, _ in qos.latency.points) if qos.latency else ()
         self._ys = tuple(y for _, y in qos.latency.points) if qos.latency else ()
@@ -66,7 +66,7 @@ class LatencyRecorder:
         self._last: tuple[int, int, LatencyReading] | None = None  # (tuples so far, second, reading)
 
     def record(self, arrival_ns: npt.NDArray[np.int64], now_ns: int) -> None:
-        """A train with these arrivals has been delivered now."""
+        """Record that a train with these arrival times was delivered now."""
         count = arrival_ns.shape[0]
         if count == 0:
             return
@@ -125,9 +125,12 @@ class LatencyRecorder:
             slot.missed += missed
 
     def reading(self, now_ns: int) -> LatencyReading:
-        """Totals since the start, and quantiles over the last ``SLOTS`` seconds."""
+        """Return totals since the start, and quantiles over the last ``SLOTS`` seconds."""
         second, last = now_ns // SLOT_NS, self._last
-        if last is not None and last[:2] == (self._recorded, second):  # of 200 outputs most are idle at any tick
+        if last is not None and last[:2] == (
+            self._recorded,
+            second,
+        ):  # unchanged: of 200 outputs most are idle at any tick
             return last[2]
         total, window = _Slot(self._cells.count), _Slot(self._cells.count)
         with self._lock:
@@ -160,7 +163,7 @@ class LatencyRecorder:
         return reading
 
     def quantiles(self, shares: tuple[float, ...]) -> tuple[float, ...]:
-        """Since the start, in nanoseconds; for reports at the end of a run."""
+        """Return quantiles since the start, in ns; for reports at the end of a run."""
         total = _Slot(self._cells.count)
         with self._lock:
             for slot in (self._total, *self._slots):
@@ -168,11 +171,11 @@ class LatencyRecorder:
         return self._cells.quantiles(total.cells, shares, total.max_ns)
 
     def _slot(self, now_ns: int) -> _Slot:
-        """The slot of this second, emptied into the total if it still holds an older one. Under the lock."""
+        """Return the slot of this second; first empty it into the total if it holds an older one. Under the lock."""
         epoch = now_ns // SLOT_NS
         slot = self._slots[epoch % SLOTS]
         if slot.epoch != epoch:
-            if slot.epoch > epoch:  # a worker that read the clock before the slot was turned
+            if slot.epoch > epoch:  # this worker read the clock before another one reused the slot
                 return slot
             self._total.add(slot)
             slot.clear()
@@ -180,7 +183,7 @@ class LatencyRecorder:
         return slot
 
     def _utility(self, latency_ns: int) -> float:
-        """``QoSGraph.utility`` without numpy: 0.3 us for 3."""
+        """Compute ``QoSGraph.utility`` without numpy: 0.3 us instead of 3."""
         xs, ys = self._xs, self._ys
         if not xs:
             return 1.0
@@ -193,7 +196,7 @@ class LatencyRecorder:
 
 
 class _Slot:
-    """Sums over one second, or over all of them. ``epoch`` is the second, -1 before the first."""
+    """Sums over one second, or over all seconds. ``epoch`` is the second; -1: unused."""
 
     __slots__ = (
         "cells", "count", "epoch", "max_ns", "missed", "slowdown_max", "slowdown_square_sum", "slowdown_sum",
@@ -230,44 +233,45 @@ class _Slot:
         self.slowdown_max = max(self.slowdown_max, other.slowdown_max)
 
 
-class Cells:
-    """The fine buckets, cut at the bounds. Constant after it is made."""
+class BucketGrid:
+    """The fine buckets, split at the bounds into cells. Immutable."""
 
     def __init__(self, bounds_ns: tuple[int, ...]) -> None:
         self.bounds: tuple[float, ...] = bounds_ns
         fine_low = [fine_edge(i) for i in range(_FINE)]
-        # A bound B cuts between B and B + 1, for le means "at most". A fine bucket is cut at most once (merge_bounds).
-        cuts = {_fine(b): b for b in bounds_ns if fine_low[_fine(b)] <= b}
-        assert len(cuts) == len(bounds_ns), "two bounds in one cell"
-        self._cut: Ints = np.array([cuts.get(i, 2**62) for i in range(_FINE)], np.int64)
-        self._start: Ints = np.arange(_FINE) + np.concatenate([[0], np.cumsum([i in cuts for i in range(_FINE - 1)])])
+        # A bound B splits between B and B + 1, since le means "at most"; merge_bounds leaves one bound a bucket.
+        splits = {_fine(b): b for b in bounds_ns if fine_low[_fine(b)] <= b}
+        assert len(splits) == len(bounds_ns), "two bounds in one cell"
+        self._split: Ints = np.array([splits.get(i, 2**62) for i in range(_FINE)], np.int64)
+        self._start: Ints = np.arange(_FINE) + np.concatenate([[0], np.cumsum([i in splits for i in range(_FINE - 1)])])
         lows: list[int] = []
         for i, low in enumerate(fine_low):
-            lows += [low, cuts[i] + 1] if i in cuts else [low]
+            lows += [low, splits[i] + 1] if i in splits else [low]
         self._lows = np.array(lows, np.float64)
         self.count = len(lows)
-        # le-bucket of each cell: how many bounds lie below it.
+        # The exported bucket of each cell is the number of bounds below it.
         self._bucket = np.searchsorted(np.array(bounds_ns, np.float64), self._lows, side="left")
         self._starts: list[int] = self._start.tolist()
-        self._cuts: list[int] = self._cut.tolist()
+        self._splits: list[int] = self._split.tolist()
 
     def find(self, latency_ns: int) -> int:
+        """Return the cell of a latency."""
         fine = _fine(latency_ns)
-        return self._starts[fine] + (latency_ns > self._cuts[fine])
+        return self._starts[fine] + (latency_ns > self._splits[fine])
 
     def find_many(self, latency_ns: Ints, floats: npt.NDArray[np.float64]) -> Ints:
-        """The same for many, which are given in both forms."""
+        """Return the cells of many latencies, given as integers and as floats."""
         fine = (floats.view(np.int64) >> (52 - _SUB_BITS)) - (_BASE - 1)
         fine = np.minimum(np.maximum(fine, 0), _FINE - 1)
-        cells: Ints = self._start.take(fine) + (latency_ns > self._cut.take(fine))
+        cells: Ints = self._start.take(fine) + (latency_ns > self._split.take(fine))
         return cells
 
     def fold(self, cells: Ints) -> tuple[int, ...]:
-        """Counts by exported bucket, the last one above all bounds."""
+        """Return the counts by exported bucket; the last bucket lies above all bounds."""
         return tuple(np.bincount(self._bucket, cells, len(self.bounds) + 1).astype(np.int64).tolist())
 
     def quantiles(self, cells: Ints, shares: tuple[float, ...], max_ns: int) -> tuple[float, ...]:
-        """By linear interpolation inside the cell that holds the rank; never above the maximum seen."""
+        """Interpolate linearly inside the cell that holds the rank; never above the maximum seen."""
         cumulative = np.cumsum(cells)
         total = int(cumulative[-1])
         if total == 0:
@@ -283,7 +287,7 @@ class Cells:
 
 
 def _fine(latency_ns: int) -> int:
-    """The fine bucket of one latency; ``Cells.find_many`` computes the same from the bits of a float64."""
+    """Return the fine bucket of one latency; ``find_many`` computes the same from the bits of a float64."""
     exponent = latency_ns.bit_length() - 1
     if exponent < _LOW_BIT:
         return 0
@@ -294,7 +298,7 @@ def _fine(latency_ns: int) -> int:
 
 
 def fine_edge(fine: int) -> int:
-    """The smallest latency in a fine bucket."""
+    """Return the smallest latency in a fine bucket."""
     if fine == 0:
         return 0
     octave, sub = divmod(fine - 1, 1 << _SUB_BITS)
@@ -302,9 +306,9 @@ def fine_edge(fine: int) -> int:
 
 
 def merge_bounds(standard_ns: tuple[int, ...], graph: QoSGraph | None) -> tuple[int, ...]:
-    """The graph's breakpoints and those standard bounds that are not next to one of them, ascending.
+    """Return the graph's breakpoints and the standard bounds that are not next to one of them, ascending.
 
-    At most one bound falls into a fine bucket: of two breakpoints that lie within 3 % of each other the first stays.
+    At most one bound falls into a fine bucket: of two breakpoints within 3 % of each other the first is kept.
     """
     chosen: dict[int, int] = {}
     for bound in [*(round(x) for x, _ in (graph.points if graph else ()) if x >= 1), *standard_ns]:
@@ -313,7 +317,7 @@ def merge_bounds(standard_ns: tuple[int, ...], graph: QoSGraph | None) -> tuple[
 
 
 def runs(values: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
-    """Runs of equal neighbours: their values and lengths."""
+    """Return the runs of equal neighbours: their values and lengths."""
     changes = np.flatnonzero(values[1:] != values[:-1])
     starts = np.zeros(changes.shape[0] + 1, np.int64)
     np.add(changes, 1, out=starts[1:])

@@ -1,8 +1,8 @@
-"""Prometheus: every family is made from one reading at scrape time; the hot path never touches a Prometheus object.
+"""Prometheus metrics: every family is made from one reading at scrape time; the hot path touches no Prometheus object.
 
-Names begin with ``aurorad_``, units are seconds, bytes, tuples and ratios, counters end in ``_total``; labels come only
-from names in the network file and from closed sets of words, so that no client can grow the number of series.
-A family is there also when it has no samples yet: a dashboard should find every name on the first day.
+Names begin with ``aurorad_``. Units are seconds, bytes, tuples and ratios. Counters end in ``_total``. Labels come only
+from names in the network file and from closed sets of words, so that no client can increase the number of series. A
+family exists even before it has samples: a dashboard finds every name on the first day.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from catalog.loss import UNINTENDED
 from catalog.readings import (
     DECISION_BOUNDS_NS,
     TRAIN_BOUNDS,
@@ -31,7 +32,6 @@ from catalog.readings import (
     OverloadReading,
     Readings,
 )
-from catalog.shed import UNINTENDED
 from qos_monitor.conservation import residuals
 from qos_monitor.exposition import expose
 
@@ -42,7 +42,7 @@ Buckets = tuple[list[str], Sequence[int], float]
 
 
 class EngineCollector(Collector):
-    """``residual`` gives the conservation residual by law; without it, that of the reading itself."""
+    """``residual`` returns the conservation residual by law; None: compute it from the reading."""
 
     def __init__(
         self, readings: Callable[[], Readings], residual: Callable[[], Mapping[str, int]] | None = None
@@ -63,17 +63,17 @@ class EngineCollector(Collector):
         yield from _spark(r)
         left = self._residual() if self._residual is not None else residuals(r)
         yield _gauge(
-            "conservation_residual", "Tuples that the law leaves unaccounted for; anything but 0 is a bug.", ["law"],
+            "conservation_residual", "Tuples unaccounted for, by conservation law; anything but 0 is a bug.", ["law"],
             (([law], missing) for law, missing in left.items()),
         )  # fmt: skip
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not read an engine that is still being built."""
+        """Return nothing: registration must not read an engine that is still under construction."""
         return ()
 
 
 def registry_for(collector: Collector) -> CollectorRegistry:
-    """A registry of its own with the process's metrics beside the engine's."""
+    """Return a new registry with the metrics of the process and of the engine."""
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)
@@ -83,9 +83,7 @@ def registry_for(collector: Collector) -> CollectorRegistry:
 def _streams(r: Readings) -> Iterator[Metric]:
     label = ["stream"]
     streams = r.streams
-    yield _counter(
-        "tuples_in", "Tuples that reached the edge, good and bad.", label, (([s.name], s.received) for s in streams)
-    )
+    yield _counter("tuples_in", "Tuples received, valid or not.", label, (([s.name], s.received) for s in streams))
     yield _counter(
         "tuples_admitted", "Tuples that entered the network.", label, (([s.name], s.admitted) for s in streams)
     )
@@ -93,14 +91,16 @@ def _streams(r: Readings) -> Iterator[Metric]:
         "tuples_rejected", "Tuples refused at the edge, by reason.", ["stream", "reason"],
         (([s.name, reason], n) for s in streams for reason, n in s.rejected.items()),
     )  # fmt: skip
-    yield _counter("tuples_shed", "Tuples shed at the edge.", label, (([s.name], s.shed) for s in streams))
     yield _counter(
-        "tuples_duplicate", "Tuples that were sent again.", label, (([s.name], s.duplicates) for s in streams)
+        "tuples_duplicate",
+        "Tuples received again in a repeated batch.",
+        label,
+        (([s.name], s.duplicates) for s in streams),
     )
     yield _counter("stream_bytes", "Bytes read.", label, (([s.name], s.received_bytes) for s in streams))
     yield _gauge("stream_connections", "Open connections.", label, (([s.name], s.connections) for s in streams))
     yield _gauge(
-        "stream_paused", "1 while reading is held back until there is room.", label,
+        "stream_paused", "1 while reading is paused for lack of room.", label,
         (([s.name], float(s.paused)) for s in streams),
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def _arcs(arcs: Sequence[ArcReading]) -> Iterator[Metric]:
         (([a.name, reason], n) for a in arcs for reason, n in a.shed.items()),
     )  # fmt: skip
     yield _counter(
-        "tuples_dropped_unintended", "Of these, tuples that no plan gave up: memory ran out before one came.", ["arc"],
+        "tuples_dropped_unintended", "Of these, drops without a plan: memory full, spilled file damaged.", ["arc"],
         (([a.name], sum(a.shed.get(reason, 0) for reason in UNINTENDED)) for a in arcs if a.shed),
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
     )
     yield _counter("box_calls", "Calls of the box.", label, (([b.name], b.calls) for b in boxes))
     yield _counter(
-        "box_tuples", "Tuples that went in or came out.", ["box", "direction"],
+        "box_tuples", "Tuples into and out of the box.", ["box", "direction"],
         (
             ([b.name, direction], n)
             for b in boxes
@@ -144,10 +144,10 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
         (([b.name], b.null_errors) for b in boxes),
     )  # fmt: skip
     yield _counter(
-        "withheld_tuples", "Results held back because their window lacked tuples that were dropped.", label,
+        "withheld_tuples", "Results withheld because tuples of their window were dropped.", label,
         (([b.name], b.withheld) for b in boxes),
     )  # fmt: skip
-    yield _gauge("box_state_bytes", "Bytes that the box remembers.", label, (([b.name], b.state_bytes) for b in boxes))
+    yield _gauge("box_state_bytes", "Bytes of state in the box.", label, (([b.name], b.state_bytes) for b in boxes))
     yield _histogram(
         "train_tuples", "Tuples in a train, one box call each.", label, TRAIN_BOUNDS,
         (([b.name], b.train_counts, b.tuples_in) for b in boxes),
@@ -170,7 +170,7 @@ def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
         ),
     )  # fmt: skip
     yield _gauge(
-        "output_delivered_ratio", "Share delivered of what would come out if nothing were shed or dropped.", label,
+        "output_delivered_ratio", "Tuples delivered, as a share of the tuples without shedding and drops.", label,
         (([o.name], o.share_delivered) for o in outputs),
     )  # fmt: skip
     yield _counter(
@@ -178,14 +178,14 @@ def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
         (([o.name], o.latency.missed) for o in outputs),
     )  # fmt: skip
     yield _counter(
-        "output_delivered_tuples", "Tuples handed to readers, each reader counted.", label,
+        "output_delivered_tuples", "Tuples handed to readers; each reader counts.", label,
         (([o.name], o.delivered) for o in outputs),
     )  # fmt: skip
     yield _counter(
-        "output_dropped_tuples", "Tuples that a reader lost because it was too slow.", label,
+        "output_dropped_tuples", "Tuples dropped for readers that were too slow.", label,
         (([o.name], o.dropped) for o in outputs),
     )  # fmt: skip
-    yield _gauge("output_subscribers", "Readers now.", label, (([o.name], o.readers) for o in outputs))
+    yield _gauge("output_subscribers", "Connected readers.", label, (([o.name], o.readers) for o in outputs))
     yield _gauge(
         "output_pending_tuples", "Tuples that wait for slow readers.", label,
         (([o.name], sum(s.pending for s in o.subscribers)) for o in outputs),
@@ -240,7 +240,7 @@ def _scheduler(r: Readings) -> Iterator[Metric]:
     )  # fmt: skip
     yield _counter("scheduler_steps", "Scheduling steps.", [], [([], s.steps)])
     yield _gauge(
-        "scheduler_choice", "1 for what decides now, chosen by the network file or by auto.",
+        "scheduler_choice", "1 for the policy, traversal and train rule in use, set by the network file or by auto.",
         ["policy", "traversal", "train"], [([s.policy, s.traversal, s.train], 1.0)],
     )  # fmt: skip
     yield _counter("scheduler_choice_changes", "Times that auto changed the policy.", [], [([], s.changes)])
@@ -249,14 +249,17 @@ def _scheduler(r: Readings) -> Iterator[Metric]:
         (([name], n) for name, n in s.plans.items()),
     )  # fmt: skip
     yield _gauge(
-        "scheduler_train_scale_ratio", "How far auto has shortened trains; 1: not at all.", [], [([], s.train_scale)]
+        "scheduler_train_scale_ratio",
+        "The factor by which auto has shortened trains; 1: not at all.",
+        [],
+        [([], s.train_scale)],
     )
     yield _gauge(
-        "scheduler_train_limit_tuples", "The shortest train that auto asks of any box.", [], [([], s.train_limit)]
+        "scheduler_train_limit_tuples", "The shortest train that auto sets for any box.", [], [([], s.train_limit)]
     )
     yield _gauge("execution_queue_length", "Plans that wait for a worker.", [], [([], s.execution_queue)])
     yield _counter(
-        "overhead_seconds", "Time that is not spent inside boxes, by who spends it.", ["part"],
+        "overhead_seconds", "Time spent outside boxes, by part of the engine.", ["part"],
         ((["scheduler"], s.scheduler_ns / 1e9), (["storage"], s.storage_ns / 1e9), (["worker"], s.worker_ns / 1e9)),
     )  # fmt: skip
     yield _counter(
@@ -268,43 +271,45 @@ def _scheduler(r: Readings) -> Iterator[Metric]:
 def _engine(r: Readings) -> Iterator[Metric]:
     e = r.engine
     yield _gauge(
-        "load_ratio", "Work that arrives over work that can be done; above 1 queues grow.", [], [([], e.load_ratio)]
+        "load_ratio", "Arriving work over the work that can be done; above 1 queues grow.", [], [([], e.load_ratio)]
     )
     yield _gauge(
-        "shed_level", "How far along its road map the load shedder is; 0 sheds nothing.", [], [([], e.shed_level)]
+        "shed_level", "Position of the load shedder on its road map, 0 to 1; 0 sheds nothing.", [], [([], e.shed_level)]
     )
-    yield _gauge("memory_used_bytes", "Bytes of trains that wait.", [], [([], e.memory_used)])
-    yield _gauge("memory_peak_bytes", "The most that ever waited.", [], [([], e.memory_peak)])
-    yield _gauge("memory_budget_bytes", "Bytes that may wait before reading stops.", [], [([], e.memory_budget)])
+    yield _gauge("memory_used_bytes", "Bytes of trains in queues.", [], [([], e.memory_used)])
+    yield _gauge("memory_peak_bytes", "The largest memory_used_bytes since the start.", [], [([], e.memory_peak)])
+    yield _gauge("memory_budget_bytes", "Bytes that queues may hold before reading stops.", [], [([], e.memory_budget)])
     yield _gauge("spill_bytes", "Bytes of trains on disk.", [], [([], e.spill_bytes)])
     yield _gauge("dead_letters", "Refused tuples kept for inspection.", [], [([], e.dead_letters)])
     yield _gauge("uptime_seconds", "Time since the start.", [], [([], e.uptime_ns / 1e9)])
-    yield _gauge("network_version", "Counts the networks that were deployed.", [], [([], e.network_version)])
+    yield _gauge("network_version", "Version of the network; counts deployments.", [], [([], e.network_version)])
     build = {"version": e.version, "policy": r.scheduler.policy, "unit": r.scheduler.unit}
-    yield InfoMetricFamily("aurorad_build", "What runs here.", value=build)
+    yield InfoMetricFamily("aurorad_build", "Version, policy and unit of this daemon.", value=build)
 
 
 def _overload(o: OverloadReading) -> Iterator[Metric]:
     yield _gauge(
-        "overload_state", "1 for the verdict: fine, close to the knee, or overloaded.", ["state"],
+        "overload_state", "1 for the load verdict: fine, close (to the knee), or overloaded.", ["state"],
         (([state], float(o.state == state)) for state in ("fine", "close", "overloaded")),
     )  # fmt: skip
-    yield _gauge("capacity_ratio", "Work a second that the engine can do, learned.", [], [([], o.capacity_ns / 1e9)])
-    yield _gauge("excess_ratio", "Work a second beyond capacity; below 0: room.", [], [([], o.excess_ns / 1e9)])
-    yield _gauge("backlog_seconds", "Work that waits.", [], [([], o.backlog_ns / 1e9)])
-    yield _gauge("shed_utility", "Utility that the shed plan gives up, summed over outputs.", [], [([], o.loss)])
+    yield _gauge("capacity_ratio", "Measured capacity: seconds of work per second.", [], [([], o.capacity_ns / 1e9)])
+    yield _gauge(
+        "excess_ratio", "Seconds of work per second beyond capacity; below 0: room.", [], [([], o.excess_ns / 1e9)]
+    )
+    yield _gauge("backlog_seconds", "Seconds of work in queues.", [], [([], o.backlog_ns / 1e9)])
+    yield _gauge("shed_utility", "Utility that the shed plan costs, summed over outputs.", [], [([], o.loss)])
     yield _counter("shedder_seconds", "Time spent deciding what to shed.", [], [([], o.spent_ns / 1e9)])
 
 
 def _spark(r: Readings) -> Iterator[Metric]:
-    """Bulk jobs and sinks: there whether or not Spark was ever needed."""
+    """Yield bulk jobs and sinks: these families exist whether or not Spark was ever started."""
     yield _gauge("spark_up", "1 while a Spark driver runs.", [], [([], float(r.spark.up))])
     yield _counter("spark_starts", "Spark drivers started.", [], [([], r.spark.starts)])
     yield _counter("spark_lost", "Spark drivers that died or went silent.", [], [([], r.spark.lost)])
     stream, output = ["stream"], ["output"]
-    yield _counter("bulk_rows", "Rows that bulk jobs brought.", stream, (([b.stream], b.rows_total) for b in r.bulk))
+    yield _counter("bulk_rows", "Rows read by bulk jobs.", stream, (([b.stream], b.rows_total) for b in r.bulk))
     yield _gauge(
-        "bulk_expected_rows", "Rows that it will bring; 0: unknown.", stream,
+        "bulk_expected_rows", "Rows that the bulk job will read; 0: unknown.", stream,
         (([b.stream], b.rows_expected) for b in r.bulk),
     )  # fmt: skip
     yield _gauge(
@@ -316,15 +321,15 @@ def _spark(r: Readings) -> Iterator[Metric]:
         ),
     )  # fmt: skip
     yield _counter(
-        "bulk_yielded_seconds", "Time that a bulk job stood back for live outputs.", stream,
+        "bulk_yielded_seconds", "Time that bulk jobs paused for live outputs.", stream,
         (([b.stream], b.yielded_ns / 1e9) for b in r.bulk),
     )  # fmt: skip
     yield _counter(
-        "sink_committed_tuples", "Tuples that Spark has committed.", output,
+        "sink_committed_tuples", "Tuples committed by Spark.", output,
         (([s.output], s.committed) for s in r.sinks),
     )  # fmt: skip
     yield _counter("sink_commits", "Commits of a sink.", output, (([s.output], s.commits) for s in r.sinks))
-    yield _counter("sink_retries", "Commits tried again.", output, (([s.output], s.retries) for s in r.sinks))
+    yield _counter("sink_retries", "Commits retried.", output, (([s.output], s.retries) for s in r.sinks))
     yield _gauge(
         "sink_buffered_tuples", "Tuples that wait on disk for a commit.", output,
         (([s.output], s.buffered) for s in r.sinks),
@@ -344,20 +349,20 @@ def _gauge(name: str, text: str, labels: list[str], rows: Rows) -> Metric:
 
 
 def _family(family: Metric, name: str, labels: list[str], rows: Rows) -> Metric:
-    """Samples made directly: ``add_metric`` takes several times as long, and a large network has 30,000 of them."""
+    """Make the samples directly: ``add_metric`` is several times slower, and a large network has 30,000 samples."""
     family.samples = [Sample(name, dict(zip(labels, values, strict=True)), value) for values, value in rows]
     return family
 
 
 def _histogram(name: str, text: str, labels: list[str], bounds: Sequence[float], rows: Iterable[Buckets]) -> Metric:
-    """``rows``: label values, counts by bucket (not cumulative, the end may be missing) and the sum."""
+    """``rows``: label values, counts by bucket (not cumulative; missing ones at the end are 0) and the sum."""
     return _histograms(name, text, labels, ((values, bounds, counts, total) for values, counts, total in rows))
 
 
 def _histograms(
     name: str, text: str, labels: list[str], rows: Iterable[tuple[list[str], Sequence[float], Sequence[int], float]]
 ) -> Metric:
-    """The same, each row with bounds of its own."""
+    """Make a histogram family in which each row has its own bounds."""
     family = HistogramMetricFamily(f"aurorad_{name}", text, labels=labels)
     bucket, count_name, sum_name = (f"aurorad_{name}{end}" for end in ("_bucket", "_count", "_sum"))
     samples = family.samples

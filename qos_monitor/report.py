@@ -1,6 +1,6 @@
-"""What ``/api/v1/stats`` answers and ``top`` shows: a reading joined with rates, estimates and quantiles.
+"""The answer of ``/api/v1/stats``, which ``top`` shows: a reading joined with rates, estimates and quantiles.
 
-Units stand last in the names. ``queue_tuples`` of an output is what waits anywhere on the way to it.
+Names end in their unit. ``queue_tuples`` of an output counts all tuples that wait anywhere before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qos_monitor.sampler import Sample
 
 
 def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residuals: Mapping[str, int]) -> dict[str, Any]:
-    """Plain data, ready for a JSON encoder."""
+    """Return plain data, ready for a JSON encoder."""
     queues = _queues(readings, epoch)
     return {
         "engine": plain(readings.engine),
@@ -104,7 +104,7 @@ def _output(output: OutputReading, queue: int, number: int) -> dict[str, Any]:
 
 
 def _queues(readings: Readings, epoch: Epoch) -> list[int]:
-    """Tuples that wait before each box."""
+    """Return, by box, the tuples that wait before it."""
     arc_box = epoch.load.arc_box
     queued = np.flatnonzero(arc_box >= 0)
     waiting = np.fromiter((a.tuples for a in readings.arcs), np.int64)
@@ -113,7 +113,7 @@ def _queues(readings: Readings, epoch: Epoch) -> list[int]:
 
 
 def _upstream(epoch: Epoch) -> list[list[int]]:
-    """For each output, the boxes whose tuples can reach it."""
+    """Return, by output, the boxes whose tuples can reach it."""
     feeding: list[list[int]] = [[] for _ in epoch.network.outputs]
     for box, outputs in enumerate(epoch.network.box_outputs):
         for output in outputs:

@@ -1,9 +1,8 @@
-"""One tick of the monitor: the difference of two readings, folded into statistics and rates.
+"""One tick of the monitor: fold the difference of two readings into statistics and rates.
 
-``Sampler.fold`` depends on nothing but the readings that it is given; time is the engine's clock inside them. It is
-arithmetic on columns, so that a network of 1,000 boxes costs two milliseconds a tick, the reading itself three. A
-sampler belongs to one epoch of the catalog; a new network gets a new sampler, and the statistics are carried over by
-the catalog.
+``Sampler.fold`` depends only on the readings; time is the engine's clock inside them. It is arithmetic on columns: a
+network of 1,000 boxes takes two milliseconds a tick, and reading it three. A sampler belongs to one epoch of the
+catalog. A new network gets a new sampler, and the catalog carries the statistics over.
 """
 
 from __future__ import annotations
@@ -15,40 +14,40 @@ import numpy as np
 
 from catalog.catalog import Epoch
 from catalog.load import Coefficients, load_ratio
+from catalog.loss import ValueCells
 from catalog.readings import Readings
-from catalog.shed import Values
 from catalog.stats import Floats
 
 RATE_TAU_S = 1.0
-SHARE_TAU_S = 3.0  # over how long the share delivered is judged
+SHARE_TAU_S = 3.0  # time constant of the delivered share
 
 
 class Sample(NamedTuple):
-    """What one tick found. By number; ``output_ideal_ns`` is what slowdown counts by."""
+    """The result of one tick. Arrays are by number; slowdown is relative to ``output_ideal_ns``."""
 
     at_ns: int
     elapsed_ns: int
     load_ratio: float
     coefficients: Coefficients
-    stream_rates: Floats  # good tuples offered a second
-    box_rates: Floats  # tuples into the box a second
+    stream_rates: Floats  # valid tuples offered per second
+    box_rates: Floats  # tuples into the box per second
     box_busy: Floats  # share of one worker's time
     output_rates: Floats
-    output_utilities: Floats  # mean utility by latency of what this tick delivered; that of before when nothing was
-    output_shares: Floats  # delivered over what would have been
-    output_loss_utilities: Floats  # by the loss graphs: of the value, where the output says what tuples are worth
-    output_values: Floats  # the same share in terms of what tuples are worth; 1 where the output does not say
+    output_utilities: Floats  # mean utility by latency of this tick's deliveries; the last value when there were none
+    output_shares: Floats  # tuples delivered over tuples without drops
+    output_loss_utilities: Floats  # by the loss graphs, applied to the worth where the output states one
+    output_values: Floats  # worth delivered over worth without drops; 1 where the output states none
     output_ideal_ns: Floats
-    offered_rates: Floats  # good tuples a second of this tick alone
-    taken_rates: Floats  # by arc: tuples a second that were taken from the queue in this tick
-    backlog_ns: Floats  # by arc: work that waits there
-    work_ns: float  # done in this tick, a second: boxes and deliveries
-    busy_ratio: float  # share of the workers' time that was worked in this tick; others may have helped
-    priced_ns: float = 0.0  # the work of this tick, a second, by what the coefficients say that it takes
+    offered_rates: Floats  # valid tuples per second, of this tick alone
+    taken_rates: Floats  # by arc: tuples per second taken from the queue in this tick
+    backlog_ns: Floats  # by arc: ns of work that wait there
+    work_ns: float  # ns of work done per second in this tick: boxes and deliveries
+    busy_ratio: float  # busy share of the workers' time in this tick; above 1 when other threads ran plans too
+    priced_ns: float = 0.0  # the same work per second, priced by the coefficients
 
 
 class Sampler:
-    """Remembers the last reading. Owner: the monitor thread."""
+    """Holds the last reading and the smoothed rates. Owner: the monitor thread."""
 
     def __init__(self, epoch: Epoch) -> None:
         network = epoch.network
@@ -58,58 +57,56 @@ class Sampler:
         self._box_rates = np.zeros(len(network.boxes))
         self._output_rates = np.zeros(len(network.outputs))
         self._utilities = np.ones(len(network.outputs))
-        self._edge = _Kept(len(network.streams))
         self._arcs = _Kept(len(network.arcs))
         self._subscribers = _Kept(len(network.outputs))
-        self.values: Mapping[int, Values] = {}  # by arc with drops by value: what the tuples there are worth
+        self.values: Mapping[int, ValueCells] = {}  # by arc with drops by value: the worth of its tuples
         self._offered = np.zeros(len(network.streams))
         self._admitted = np.zeros(len(network.streams))  # in this tick
         self._taken = np.zeros(len(network.arcs))
         self._waiting = np.zeros(len(network.arcs))
         self._delivery_ns = 0.0  # in this tick
+        self._busy = np.zeros(len(network.boxes))  # share of one worker's time, in this tick
         self._came, self._emitted = np.zeros(len(network.boxes)), np.zeros(len(network.outputs))  # in this tick
-        self._worked_ns = 0  # until the last one
+        self._worked_ns = 0  # busy time of the workers until the last reading
         boxes, ports = len(network.boxes), len(epoch.stats.port_box)
         self._begun = (
             np.zeros(boxes),
             np.zeros(boxes),
             np.zeros(ports),
-        )  # calls, tuples in and out, without their cost
+        )  # calls, tuples in and out of calls whose cost is not known yet
         self._says_worth = np.array([o.qos.value is not None or bool(o.qos.prefer) for o in network.outputs], np.bool_)
 
-    def fold(self, now: Readings, give_way: Callable[[], None] = lambda: None) -> Sample | None:
-        """None on the first reading, and when no time has passed or the reading is of another network. ``give_way``
-        is called between the parts."""
+    def fold(self, now: Readings, yield_gil: Callable[[], None] | None = None) -> Sample | None:
+        """Fold a reading. Return None for the first one, when no time has passed, and when it is of another network.
+
+        ``yield_gil`` is called between the parts, where the process has other threads.
+        """
         network = self.epoch.network
         if (len(now.boxes), len(now.arcs)) != (len(network.boxes), len(network.arcs)):
             return None
         before, self._before = self._before, now
         if before is None or now.engine.now_ns <= before.engine.now_ns:
-            self._worked_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.lent_ns
+            self._worked_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.caller_ns
             return None
         elapsed_ns = now.engine.now_ns - before.engine.now_ns
-        self._fold_streams(before, now, elapsed_ns)
-        give_way()
-        busy = self._fold_boxes(before, now, elapsed_ns)
-        give_way()
-        self._fold_outputs(before, now, elapsed_ns)
-        give_way()
+        for fold in (self._fold_streams, self._fold_boxes, self._fold_outputs):
+            fold(before, now, elapsed_ns)
+            if yield_gil is not None:
+                yield_gil()
         self._is_first = False
-        return self._sample(now, elapsed_ns, busy)
+        return self._sample(now, elapsed_ns)
 
     def _rate_gain(self, elapsed_ns: int) -> float:
-        """The first rate seen is taken as it is: there is nothing to smooth it with."""
+        """Return the weight of a new rate. The first rate counts fully: there is nothing to smooth it with."""
         return 1.0 if self._is_first else _gain(elapsed_ns, RATE_TAU_S)
 
     def _fold_streams(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
         admitted = _delta((s.admitted for s in before.streams), (s.admitted for s in now.streams))
-        shed = _delta((s.shed for s in before.streams), (s.shed for s in now.streams))
-        self.epoch.stats.observe_streams(admitted + shed, elapsed_ns)
-        self._edge.fold(admitted, shed, elapsed_ns)
-        self._offered = (admitted + shed) * (1e9 / elapsed_ns)
+        self.epoch.stats.observe_streams(admitted, elapsed_ns)
+        self._offered = admitted * (1e9 / elapsed_ns)
         self._admitted = admitted
 
-    def _fold_boxes(self, before: Readings, now: Readings, elapsed_ns: int) -> Floats:
+    def _fold_boxes(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
         calls = _delta((b.calls for b in before.boxes), (b.calls for b in now.boxes))
         came = _delta((b.tuples_in for b in before.boxes), (b.tuples_in for b in now.boxes))
         cost_ns = _delta((b.cost_ns for b in before.boxes), (b.cost_ns for b in now.boxes))
@@ -131,10 +128,11 @@ class Sampler:
         offered = self.epoch.load.offered(self._admitted, out)
         shed = _delta((sum(a.shed.values()) for a in before.arcs), (sum(a.shed.values()) for a in now.arcs))
         self._arcs.fold(np.maximum(offered - shed, 0), shed, elapsed_ns)
-        return cost_ns / elapsed_ns
+        self._busy = cost_ns / elapsed_ns
 
     def _observe(self, calls: Floats, came: Floats, out: Floats, cost_ns: Floats, elapsed_ns: int) -> None:
-        """What a call takes is known when it ends, and it may last for many ticks: its tuples wait here for that."""
+        """Update the statistics of boxes. The cost of a call is known when it ends, perhaps many ticks later: its
+        counts are held back until then."""
         stats = self.epoch.stats
         for held, new in zip(self._begun, (calls, came, out), strict=True):
             held += new
@@ -156,7 +154,7 @@ class Sampler:
         judged = _delta((o.latency.tuples for o in before.outputs), (o.latency.tuples for o in now.outputs))
         utility = _delta((o.latency.utility_sum for o in before.outputs), (o.latency.utility_sum for o in now.outputs))
         np.divide(utility, judged, out=self._utilities, where=judged > 0)
-        # Subscribers come and go, and their counters with them; what all of them together dropped never shrinks here.
+        # Subscribers come and go with their counters; a sum that falls counts as no drops (_delta).
         dropped = _delta(*((sum(s.dropped for s in o.subscribers) for o in r.outputs) for r in (before, now)))
         offered = _delta(*((sum(s.offered for s in o.subscribers) for o in r.outputs) for r in (before, now)))
         self._subscribers.fold(np.maximum(offered - dropped, 0), dropped, elapsed_ns)
@@ -164,7 +162,7 @@ class Sampler:
         self.epoch.stats.observe_outputs(emitted, cost_ns, elapsed_ns)
         self._delivery_ns, self._emitted = float(cost_ns.sum()), emitted
 
-    def _sample(self, now: Readings, elapsed_ns: int, busy: Floats) -> Sample:
+    def _sample(self, now: Readings, elapsed_ns: int) -> Sample:
         stats, load = self.epoch.stats, self.epoch.load
         box_ns = stats.effective_cost_ns()
         coefficients = load.coefficients(box_ns, stats.port_selectivity, stats.output_cost_ns)
@@ -182,7 +180,7 @@ class Sampler:
             coefficients=coefficients,
             stream_rates=stats.rate_per_s.copy(),
             box_rates=self._box_rates.copy(),
-            box_busy=busy,
+            box_busy=self._busy,
             output_rates=self._output_rates.copy(),
             output_utilities=self._utilities.copy(),
             output_shares=shares,
@@ -192,29 +190,27 @@ class Sampler:
             offered_rates=self._offered,
             taken_rates=self._taken,
             backlog_ns=self._waiting * coefficients.arcs,
-            work_ns=float(busy.sum()) * 1e9 + self._delivery_ns * (1e9 / elapsed_ns),
+            work_ns=float(self._busy.sum()) * 1e9 + self._delivery_ns * (1e9 / elapsed_ns),
             busy_ratio=self._busy_ratio(now, elapsed_ns),
             priced_ns=priced_ns * (1e9 / elapsed_ns),
         )
 
     def _delivered(self, kept_on_arc: Floats) -> Floats:
         stats = self.epoch.stats
-        return self.epoch.load.share_delivered(
-            stats.rate_per_s, stats.port_selectivity, self._edge.share(), kept_on_arc
-        )
+        return self.epoch.load.share_delivered(stats.rate_per_s, stats.port_selectivity, kept_on_arc)
 
     def _loss_utilities(self, shares: Floats) -> Floats:
-        """By the graphs that the load shedder goes by; 1 where nothing may be dropped."""
+        """Apply the graphs that the load shedder uses; 1 where nothing may be dropped."""
         graphs = [o.qos.shed_by for o in self.epoch.network.outputs]
         return np.array([1.0 if g is None else g.utility(s) for g, s in zip(graphs, shares.tolist(), strict=True)])
 
     def _busy_ratio(self, now: Readings, elapsed_ns: int) -> float:
-        busy_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.lent_ns
+        busy_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.caller_ns
         worked_ns, self._worked_ns = busy_ns - self._worked_ns, busy_ns
         return max(0.0, worked_ns / (elapsed_ns * max(1, len(now.workers))))
 
     def _by_port(self, readings: Readings) -> Iterable[float]:
-        """Tuples out by port, laid out as the statistics have them; spread evenly where only the sum is known."""
+        """Yield tuples out by port, in the layout of the statistics; spread evenly where only the sum is known."""
         ports = np.diff(self.epoch.stats.port_start).tolist()
         for box, count in zip(readings.boxes, ports, strict=True):
             if len(box.tuples_out_by_port) == count:
@@ -224,7 +220,7 @@ class Sampler:
 
 
 class _Kept:
-    """The share kept, over some seconds: exponentially weighted sums of what passed and what was dropped."""
+    """The share kept over some seconds: exponentially weighted sums of tuples passed and dropped."""
 
     def __init__(self, count: int) -> None:
         self._passed, self._dropped = np.zeros(count), np.zeros(count)
@@ -240,7 +236,7 @@ class _Kept:
 
 
 def enrich(readings: Readings, sample: Sample | None, epoch: Epoch) -> Readings:
-    """The reading with what only the monitor knows: rates, load, the share delivered and its utility."""
+    """Return the reading with the monitor's own results: rates, load, the share delivered and its utility."""
     if sample is None or len(readings.outputs) != len(sample.output_rates):
         return readings
     outputs = []
@@ -255,7 +251,7 @@ def enrich(readings: Readings, sample: Sample | None, epoch: Epoch) -> Readings:
         )
     rates = sample.stream_rates.tolist()
     streams = [s._replace(rate_per_s=rate) for s, rate in zip(readings.streams, rates, strict=True)]
-    overload = readings.overload  # judges by what the workers really can; without it by their number
+    overload = readings.overload  # uses the measured capacity; without it, load is relative to the number of workers
     ratio = overload.load_ratio if overload.capacity_ns else sample.load_ratio
     engine = readings.engine._replace(load_ratio=ratio, shed_level=overload.shed_level)
     return readings._replace(streams=streams, outputs=outputs, engine=engine)
@@ -266,10 +262,10 @@ def _column(values: Iterable[Any]) -> Floats:
 
 
 def _delta(before: Iterable[Any], now: Iterable[Any]) -> Floats:
-    """Never below 0: a counter that fell (a subscriber left) has begun anew."""
+    """Return the differences, never below 0: a counter that fell (a subscriber left) has started again."""
     return np.maximum(_column(now) - _column(before), 0.0)
 
 
 def _gain(elapsed_ns: int, tau_s: float) -> float:
-    """The weight of what is new, for an exponential mean with this time constant."""
+    """Return the weight of a new value, for an exponential mean with this time constant."""
     return float(-np.expm1(-elapsed_ns / 1e9 / tau_s))

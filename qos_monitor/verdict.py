@@ -1,92 +1,91 @@
-"""The verdict: how much is asked of the engine, how much it can do, and who suffers.
+"""The load verdict: the work that the streams demand, the work that the engine can do, and the outputs that suffer.
 
-    load = sum L r          work that arrives in a second: coefficients times what the streams offer, shed or not
-    capacity                work that the workers really get done in a second when they have enough to do
-    excess = load + melt - (HEADROOM + trim) * capacity
+    load = sum L r          arriving work per second: work of a tuple times tuples offered, by stream, shed or not
+    capacity                work per second that the workers really get done when they have enough to do
+    excess = load + catch_up - (HEADROOM + trim) * capacity
 
-Capacity is learned and not counted in cores: under Python's lock two workers are less than two, the I/O thread takes
-its part, and a box's cost is measured with all of that in it. Work done over the share of time that was worked says
-what all of the time would bring; on an engine that has more than it can do that is simply the work done.
+Capacity is measured, not derived from the number of cores. Two workers under the GIL do less than two workers' work,
+the I/O thread takes its part, and the measured cost of a box contains all of that. Work done, divided by the busy share
+of the time, is the work that all of the time would bring; under overload that is simply the work done.
 
-Costs are measured by the wall clock, and a call that lost its core to another process looks dear for a while. Three
-things keep that from looking like an overload. What was done is priced by the same coefficients: if that comes to more
-than the time that it took, they are too high by just so much. They rise by ``DEARER_A_TICK`` at most. And they are
-taken as their mean over ``PRICE_TAU_S``, unlike rates, which jump; a tuple that really costs more shows in the backlog
-meanwhile. Refused: the processor time of the thread, which a box that waits (for a lock, a disk, another machine) does
-not use.
+Costs are measured by the wall clock, so a call that lost its core to another process looks expensive for a while. Three
+rules keep that from looking like an overload. First, the work done is priced by the same coefficients; if the price
+exceeds the time that it took, the coefficients are too high by that factor, and are corrected. Second, a coefficient
+rises by ``DEARER_A_TICK`` at most. Third, coefficients are averaged over ``PRICE_TAU_S``, while rates are not; a tuple
+that really costs more shows in the backlog meanwhile. Refused: the CPU time of the thread, which a box that waits (for
+a lock, a disk, another machine) does not use.
 
-What may wait follows from the latency graphs: a backlog that is worked off before its outputs leave their good zone
-harms nobody, so a burst that fits in it is no overload. Where the policy runs what is urgent first, each deadline has
-its own *level*: what waits for outputs that are no less urgent must fit in half of it. Under other policies everything
-waits for everything, and there is one level, the tightest. What is beyond a level is to *melt* soon; what is beyond the
-tightest, at leisure, because also where order is kept workers that are never idle cost the urgent some milliseconds.
+The latency graphs say what may wait. A backlog that is worked off before its outputs leave their good zone harms no
+output, so a burst that fits into it is no overload. Where the policy runs urgent outputs first, each deadline has its
+own *level*: the backlog of all outputs that are at least as urgent must fit into half of the deadline. Under other
+policies every tuple waits for every other one, and there is one level, the tightest. Backlog beyond a level must be
+worked off within ``CATCH_UP_S``; backlog beyond half of the tightest level within ``CATCH_UP_SLOWLY_S``, because even
+where the order is kept, workers that are never idle cost the urgent outputs some milliseconds.
 
-What no mean shows is what the headroom is for, and how much that is nobody knows in advance: during an overload it is
-*trimmed*. While less waits than could without harm workers are idle now and then, so more can be taken; when more than
-that waits it was too much. So the engine works all the time, on a short queue of what is not urgent.
+The headroom is for what no average shows, and the right amount is not known in advance: during an overload it is
+*trimmed*. While less waits than could without harm, workers are idle now and then, so more work can be taken. When more
+than that waits, it was too much. The engine settles at full use, with a short queue of tuples that are not urgent.
 
-The verdict looks a little ahead: at the rate at which the backlog grows now, where will it be in ``AHEAD_S``?
+The verdict looks ``AHEAD_S`` ahead: it adds what the backlog grows in that time.
 
-Streams that block or spill can wait, so only what was done for them counts, as capacity that the others do not have;
-their backlog is nobody's excess.
+Streams that block or spill can wait. Only the work done for them counts, as capacity that the others do not have; their
+backlog adds to no excess.
 
-``judge`` is a pure function of the verdict before and the sample: the same samples give the same verdicts.
+``judge`` is a pure function of the last verdict and the sample: the same samples give the same verdicts.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from catalog.load_verdict import LoadState, LoadVerdict
 from catalog.network import Network
 from catalog.stats import Floats
 from qos_monitor.sampler import Sample
 
-State = Literal["fine", "close", "overloaded"]
 Flags = npt.NDArray[np.bool_]
 
-HEADROOM = 0.95  # of capacity that may be planned for: the rest is for what no mean shows
-FIRST_GUESS = 0.8  # of a worker's time, before anything was learned
+HEADROOM = 0.95  # share of capacity that may be planned for; the rest is for what no average shows
 TRIM_AT_MOST, TRIM_UP_PER_S, TRIM_DOWN_PER_S = 0.15, 0.05, 0.2
-STANDING = 0.125  # of what may wait at the last level: as much always does, in an overload
+STANDING = 0.125  # of the backlog allowed at the last level: the target during an overload
 CLOSE_RATIO = 0.9
-MELT_S, LEISURE_S = 0.7, 8.0  # a backlog beyond what may wait is to be gone in this time, or at leisure
+CATCH_UP_S, CATCH_UP_SLOWLY_S = 0.7, 8.0  # time to work off a backlog that harms, and one that does not yet
 AHEAD_S = 0.2
-BEGUN_RATIO = 0.25  # of what may wait: without that much nothing has begun
-RISE_TAU_S, FALL_TAU_S = 0.15, 0.5  # of the rates: up fast, down slowly
+BEGUN_RATIO = 0.25  # of the backlog allowed: with less than that no overload begins
+RISE_TAU_S, FALL_TAU_S = 0.15, 0.5  # of rates: up fast, down slowly
 CAPACITY_TAU_S = 0.5
 PRICED_TAU_S, PRICE_TAU_S = 0.5, 0.7
-DEARER_A_TICK = 1.5  # how much a coefficient may rise in a tenth of a second
+DEARER_A_TICK = 1.5  # the most a coefficient may rise in a tenth of a second
 TICK_S = 0.1
 TREND_TAU_S = 1.0
-BUSY_ENOUGH = 0.5  # below this share of time worked, what it would bring at full time is a guess
-SLOWEST_RATIO = 0.05  # of the workers' time: capacity is never taken for less
+BUSY_ENOUGH = 0.5  # with a smaller busy share, the capacity at full time would be a guess
+SLOWEST_RATIO = 0.05  # of the workers' time: capacity is never taken as less
 WAIT_AT_LEAST_NS, WAIT_AT_MOST_NS = 20_000_000, 1_000_000_000
 SUFFERS_BELOW = 0.95
-URGENT_FIRST = frozenset({"qos", "qos_buckets", "qos_feedback", "edf", "bts", "bts1", "ats", "ats1"})  # policies
 
 
-class Level(NamedTuple):
-    """What waits on these arcs is worked off before anything less urgent."""
+class UrgencyLevel(NamedTuple):
+    """The arcs whose tuples run before all less urgent ones."""
 
-    wait_ns: int  # how long it may
+    wait_ns: int  # how long their tuples may wait
     arcs: Flags
 
 
 class Terms(NamedTuple):
-    """What the verdict goes by, of one network."""
+    """The constants of one network that the verdict needs."""
 
-    streams: Flags  # whose load counts: those that shed, or all where none does
+    streams: Flags  # whose load counts: the shedding streams, or all when none sheds
     arcs: Flags  # whose backlog counts
     others: npt.NDArray[np.intp]  # arcs from the other streams
-    wait_ns: int  # how long tuples may wait without harm to anybody
-    levels: tuple[Level, ...]  # from the tightest on, each with those before it
+    wait_ns: int  # how long tuples may wait without harm to any output
+    levels: tuple[UrgencyLevel, ...]  # from the tightest on; each contains the ones before it
     best: Floats  # by output: the highest utility of its latency graph
 
     @classmethod
-    def of(cls, network: Network, shed_arcs: list[bool]) -> Terms:
+    def of(cls, network: Network, shed_arcs: list[bool], urgent_first: bool) -> Terms:
         sheds = np.array([s.overload == "shed" for s in network.streams], np.bool_)
         arcs = np.array(shed_arcs, np.bool_)
         others = [a for s in network.streams if s.overload != "shed" for a in s.arcs] if sheds.any() else []
@@ -96,7 +95,8 @@ class Terms(NamedTuple):
         wait_ns = min(waits, default=WAIT_AT_MOST_NS)
         graphs = [o.qos.latency for o in network.outputs]
         best = np.array([1.0 if g is None else g.points[0][1] for g in graphs], np.float64)
-        levels = _levels(network, waits, arcs) or (Level(wait_ns, arcs),)
+        levels = _levels(network, waits, arcs) if urgent_first else ()
+        levels = levels or (UrgencyLevel(wait_ns, arcs),)
         return cls(sheds, arcs, np.array(others, np.intp), wait_ns, levels, best)
 
 
@@ -105,40 +105,32 @@ def _may_wait_ns(deadline_ns: int | None) -> int:
     return min(max(at_most_ns, WAIT_AT_LEAST_NS), WAIT_AT_MOST_NS)
 
 
-def _levels(network: Network, waits: list[int], counted: Flags) -> tuple[Level, ...]:
-    """One for each deadline, where the policy goes by them; else none."""
-    policy = getattr(getattr(network.config, "scheduler", None), "policy", "")
-    if policy not in URGENT_FIRST:
-        return ()
+def _levels(network: Network, waits: list[int], counted: Flags) -> tuple[UrgencyLevel, ...]:
+    """Return one level for each deadline."""
     behind = [network.box_outputs[a.box] if a.box is not None else (a.output or 0,) for a in network.arcs]
     by_arc = np.array([min((waits[o] for o in outputs), default=WAIT_AT_MOST_NS) for outputs in behind])
-    return tuple(Level(wait_ns, counted & (by_arc <= wait_ns)) for wait_ns in sorted(set(by_arc[counted].tolist())))
+    return tuple(
+        UrgencyLevel(wait_ns, counted & (by_arc <= wait_ns)) for wait_ns in sorted(set(by_arc[counted].tolist()))
+    )
 
 
-class Verdict(NamedTuple):
-    at_ns: int = 0
-    state: State = "fine"
-    load_ns: float = 0.0  # work a second that is asked for, nothing shed
-    capacity_ns: float = 0.0  # work a second that can be done for it
-    load_ratio: float = 0.0
-    trend_per_s: float = 0.0  # of the ratio
-    backlog_ns: float = 0.0  # work that waits
-    wait_ns: float = 0.0  # how long it will wait, at this capacity
-    excess_ns: float = 0.0  # work a second too much; below 0: room
-    melt_ns: float = 0.0  # the part of it that is for the backlog, and goes with it
-    headroom_ratio: float = FIRST_GUESS  # learned: capacity over the workers' time
-    others_ns: float = 0.0  # work a second done for streams that can wait
-    suffering: tuple[int, ...] = ()  # outputs below what their graphs could give
-    trim: float = 0.0  # of capacity that may be planned for, beside the headroom
-    rates: tuple[float, ...] = ()  # by stream, as they are judged: up fast, down slowly
-    tuple_ns: tuple[float, ...] = ()  # by stream: its coefficient, as it is judged
-    priced_ns: float = 0.0  # what was done, a second, by the coefficients
-    worked_ns: float = 0.0  # and by the clock
-    priced_ticks: int = 0  # in which anything was done
+class LoadJudge:
+    """The verdict so far, of one network. Owner: the monitor thread. ``urgent_first``: the policy runs the tuples of
+    tight deadlines first (``scheduler/policies``)."""
+
+    def __init__(self, network: Network, shed_arcs: list[bool], workers: int, *, urgent_first: bool) -> None:
+        self._terms = Terms.of(network, shed_arcs, urgent_first)
+        self._workers = max(1, workers)
+        self._verdict = LoadVerdict()
+
+    def __call__(self, sample: Sample) -> LoadVerdict:
+        """Return the next verdict, from the last one and this sample."""
+        self._verdict = judge(self._verdict, sample, self._terms, self._workers)
+        return self._verdict
 
 
-def judge(before: Verdict, sample: Sample, terms: Terms, workers: int) -> Verdict:
-    """The next verdict."""
+def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> LoadVerdict:
+    """Return the next verdict."""
     elapsed_s = sample.elapsed_ns / 1e9
     rates = _rates(before, sample, elapsed_s)
     headroom = _headroom(before, sample, workers, elapsed_s)
@@ -151,7 +143,7 @@ def judge(before: Verdict, sample: Sample, terms: Terms, workers: int) -> Verdic
     capacity_ns = max(all_ns - others_ns, SLOWEST_RATIO * all_ns)
     backlog = scale * sample.backlog_ns
     backlog_ns = float(backlog[terms.arcs].sum())
-    melt_ns = _melt_ns(backlog, backlog_ns, terms, capacity_ns)
+    catch_up_ns = _catch_up_ns(backlog, backlog_ns, terms, capacity_ns)
     trim = _trim(before, backlog_ns, capacity_ns * terms.levels[-1].wait_ns / 1e9, elapsed_s)
     ratio = load_ns / capacity_ns
     trend = 0.0
@@ -159,7 +151,7 @@ def judge(before: Verdict, sample: Sample, terms: Terms, workers: int) -> Verdic
         trend = before.trend_per_s + _gain(elapsed_s, TREND_TAU_S) * (
             (ratio - before.load_ratio) / elapsed_s - before.trend_per_s
         )
-    return Verdict(
+    return LoadVerdict(
         at_ns=sample.at_ns,
         state=_state(before, ratio, _begins(backlog, terms, load_ns, capacity_ns)),
         load_ns=load_ns,
@@ -168,8 +160,8 @@ def judge(before: Verdict, sample: Sample, terms: Terms, workers: int) -> Verdic
         trend_per_s=trend,
         backlog_ns=backlog_ns,
         wait_ns=backlog_ns / capacity_ns * 1e9,
-        excess_ns=load_ns - (HEADROOM + trim) * capacity_ns + melt_ns,
-        melt_ns=melt_ns,
+        excess_ns=load_ns - (HEADROOM + trim) * capacity_ns + catch_up_ns,
+        catch_up_ns=catch_up_ns,
         trim=trim,
         headroom_ratio=headroom,
         others_ns=others_ns,
@@ -182,14 +174,15 @@ def judge(before: Verdict, sample: Sample, terms: Terms, workers: int) -> Verdic
     )
 
 
-def _state(before: Verdict, ratio: float, begins: bool) -> State:
-    """It begins with a backlog that is there and growing, and lasts for as long as more is asked than can be done."""
+def _state(before: LoadVerdict, ratio: float, begins: bool) -> LoadState:
+    """An overload begins with a backlog that exists and grows, and lasts while more is demanded than can be done."""
     if begins or (before.state == "overloaded" and ratio > HEADROOM):
         return "overloaded"
     return "close" if ratio > CLOSE_RATIO else "fine"
 
 
 def _begins(backlog: Floats, terms: Terms, load_ns: float, capacity_ns: float) -> bool:
+    """Return whether some level holds a backlog that, with its growth, exceeds what may wait."""
     grows_ns = AHEAD_S * max(0.0, load_ns - capacity_ns)
     for level in terms.levels:
         waits_ns, may_ns = float(backlog[level.arcs].sum()), capacity_ns * level.wait_ns / 1e9
@@ -198,14 +191,15 @@ def _begins(backlog: Floats, terms: Terms, load_ns: float, capacity_ns: float) -
     return False
 
 
-def _melt_ns(backlog: Floats, backlog_ns: float, terms: Terms, capacity_ns: float) -> float:
-    """Work a second beside what arrives, until no more waits than may."""
+def _catch_up_ns(backlog: Floats, backlog_ns: float, terms: Terms, capacity_ns: float) -> float:
+    """Return the work per second, beyond the arriving work, that brings the backlog back to what may wait."""
     per_ns = capacity_ns / 1e9
-    soon = [(float(backlog[level.arcs].sum()) - per_ns * level.wait_ns) / MELT_S for level in terms.levels]
-    return max(0.0, (backlog_ns - per_ns * terms.wait_ns / 2) / LEISURE_S, *soon)
+    soon = [(float(backlog[level.arcs].sum()) - per_ns * level.wait_ns) / CATCH_UP_S for level in terms.levels]
+    return max(0.0, (backlog_ns - per_ns * terms.wait_ns / 2) / CATCH_UP_SLOWLY_S, *soon)
 
 
-def _trim(before: Verdict, backlog_ns: float, may_wait_ns: float, elapsed_s: float) -> float:
+def _trim(before: LoadVerdict, backlog_ns: float, may_wait_ns: float, elapsed_s: float) -> float:
+    """Return the next trim: up while the backlog is below its target, down above it, 0 without an overload."""
     if before.state != "overloaded":
         return 0.0
     full = backlog_ns / max(STANDING * may_wait_ns, 1.0)
@@ -213,8 +207,8 @@ def _trim(before: Verdict, backlog_ns: float, may_wait_ns: float, elapsed_s: flo
     return min(max(before.trim + per_s * elapsed_s, 0.0), TRIM_AT_MOST)
 
 
-def _priced(before: Verdict, sample: Sample, elapsed_s: float) -> tuple[float, float]:
-    """Over the last ticks: what was done, by the coefficients and by the clock."""
+def _priced(before: LoadVerdict, sample: Sample, elapsed_s: float) -> tuple[float, float]:
+    """Return the work done over the last ticks, by the coefficients and by the clock."""
     gain = _gain(elapsed_s, PRICED_TAU_S)
     return (
         before.priced_ns + gain * (sample.priced_ns - before.priced_ns),
@@ -223,22 +217,22 @@ def _priced(before: Verdict, sample: Sample, elapsed_s: float) -> tuple[float, f
 
 
 def _prices(
-    before: Verdict, sample: Sample, priced_ns: float, worked_ns: float, elapsed_s: float
+    before: LoadVerdict, sample: Sample, priced_ns: float, worked_ns: float, elapsed_s: float
 ) -> tuple[Floats, float]:
-    """By stream: the work of a tuple; and all of it over what the coefficients say."""
+    """Return, by stream, the work of a tuple; and the ratio of these prices to the measured coefficients."""
     measured = sample.coefficients.streams
     prices = measured / max(1.0, priced_ns / worked_ns if worked_ns > 0 else 1.0)
     if before.priced_ticks and len(before.tuple_ns) == len(prices):
         known = np.array(before.tuple_ns)
         most = known * DEARER_A_TICK ** min(elapsed_s / TICK_S, 3.0)
         dearer = np.where(known > 0, np.minimum(prices, most), prices)
-        # At first the mean of all that was seen, so that no first guess lasts.
+        # At first the mean of all ticks so far, so that no first guess lasts.
         prices = known + max(_gain(elapsed_s, PRICE_TAU_S), 1.0 / before.priced_ticks) * (dearer - known)
     total = float(measured.sum())
     return prices, float(prices.sum()) / total if total > 0 else 1.0
 
 
-def _rates(before: Verdict, sample: Sample, elapsed_s: float) -> Floats:
+def _rates(before: LoadVerdict, sample: Sample, elapsed_s: float) -> Floats:
     now = sample.offered_rates
     if len(before.rates) != len(now):
         return now
@@ -248,9 +242,9 @@ def _rates(before: Verdict, sample: Sample, elapsed_s: float) -> Floats:
     return smoothed
 
 
-def _headroom(before: Verdict, sample: Sample, workers: int, elapsed_s: float) -> float:
-    """What the workers bring about, as a share of their time; as before while there is too little to learn from."""
-    busy = sample.busy_ratio  # above 1 where others helped, or where a plan that lasted for many ticks has ended
+def _headroom(before: LoadVerdict, sample: Sample, workers: int, elapsed_s: float) -> float:
+    """Return the work done as a share of the workers' time; unchanged while they are too idle to learn from."""
+    busy = sample.busy_ratio  # above 1 when other threads helped, or when a plan of many ticks has ended
     if busy < BUSY_ENOUGH or sample.work_ns <= 0:
         return before.headroom_ratio
     seen = min(max(sample.work_ns / busy / (workers * 1e9), SLOWEST_RATIO), 1.0)

@@ -1,12 +1,12 @@
-"""The two ends of a socket: a source connection (bytes to trains) and a sink connection (a subscriber's transport).
+"""Connections: a source connection turns bytes into trains, a sink connection is the transport of a reader.
 
-Thin: the protocol state is the decoder's, the rules are the server's and the outlet's. All of it runs on the I/O
-thread, except that a large read is decoded on the decode thread, with reading paused meanwhile, so that the order of
-the bytes is kept and other connections are served.
+Connections are thin. The decoder keeps the protocol state; the server and the outlet hold the rules. Connections run on
+the I/O thread. Only a large read is decoded on the decode thread. Reading pauses meanwhile, which keeps the bytes in
+order and lets the I/O thread serve other connections.
 
-One buffer serves every read of every connection: a read is copied out of it before the next one, so a thousand idle
-connections hold no memory for reading. A decoder that keeps columns where they lie (arrow) gets large reads in buffers
-of their own, which are handed on without that copy: a fifth of what the I/O thread had to do for them.
+All reads of all connections share one buffer. A read is copied out of it before the next one, so a thousand idle
+connections hold no memory for reading. A decoder that uses columns in place (arrow) gets large reads in buffers of
+their own, without that copy. The copy was a fifth of the I/O thread's work for such reads.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from router.client_protocol import Ack, Forget, ReaderFramer, ReaderHello, SessionError, begins_with_hello, encode_line
 from router.codecs.base import Decoder, Received
-from router.named import NamedReader
-from router.session import Ack, Forget, ReaderFramer, ReaderHello, SessionError, line, says_hello
-from router.sessions import SourceSession
+from router.named_reader import NamedReader
+from router.source_session import SourceSession
 from router.subscribers import Outlet, Subscriber
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 FIRST_READ_BYTES = 64 * 1024
 LARGEST_READ_BYTES = 4 * 1024**2
-"""Of a decoder that takes views. A message that lies in two reads has to be put together: the larger the reads, the
-fewer there are. (Text is decoded best while it is in the cache: see ``server.READ_BYTES``.)"""
+"""The limit for a decoder that takes views. A message that spans two reads must be joined by a copy; larger reads make
+that rarer. (Text is decoded best while it is in the CPU's cache: see ``server.READ_BYTES``.)"""
 _NO_BUFFER = memoryview(b"")
 MANY_REJECTS = 100
-"""A connection earns large reads by filling smaller ones, and loses them by sending rubbish: a megabyte of lines that
-must be looked at one by one takes a second, 64 KiB of them 50 ms."""
+"""A connection gets larger reads when it fills smaller ones. After this many rejects in one read it gets small reads
+again: bad lines are decoded one by one, which takes a second for a megabyte and 50 ms for 64 KiB."""
 
 
 def peer_name(transport: asyncio.BaseTransport) -> str:
@@ -43,8 +43,8 @@ def peer_name(transport: asyncio.BaseTransport) -> str:
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else "unknown"
 
 
-def no_delay(transport: asyncio.BaseTransport) -> None:
-    """Small answers leave at once; a peer that has vanished without a word is noticed in the end."""
+def set_tcp_options(transport: asyncio.BaseTransport) -> None:
+    """Send small answers at once (TCP_NODELAY), and detect a peer that has vanished (SO_KEEPALIVE)."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -52,36 +52,36 @@ def no_delay(transport: asyncio.BaseTransport) -> None:
 
 
 class SourceConnection(asyncio.BufferedProtocol):
-    """Someone who sends tuples."""
+    """The connection of a sender."""
 
     def __init__(self, server: Server, port: SourcePort) -> None:
         self._server = server
         self.port = port
         self.peer = "unknown"
-        self.has_spoken = False  # has sent a whole tuple, good or bad
+        self.is_silent = True  # until it has sent a whole tuple, good or bad: see ``Server._evict``
         self.transport: asyncio.Transport | None = None
         self._decoder: Decoder = port.make_decoder()
         self._decoding = False  # on the decode thread; reading is paused meanwhile
-        self._held = False  # the server wants no more for now
-        self._ended = False  # nothing more will come
+        self._paused_by_server = False  # there is no room for this stream
+        self._ended = False  # the sender has closed its side
         self._counted = 0  # tuples of the decoder that are in the port's count
         self._read_bytes = FIRST_READ_BYTES
-        self._most_bytes = LARGEST_READ_BYTES if self._decoder.takes_views else len(server.read_buffer)
+        self._max_read_bytes = LARGEST_READ_BYTES if self._decoder.takes_views else len(server.read_buffer)
         self._buffer = _NO_BUFFER  # between ``get_buffer`` and ``buffer_updated``
-        self._first: bytes | None = b""  # until it is clear whether it is a session (see session.py)
-        self._session: SourceSession | None = None
-        self._waits = False  # the session has enough for now
+        self._first_bytes: bytes | None = b""  # None once they show whether the sender uses the client protocol
+        self._session: SourceSession | None = None  # of a sender that uses the client protocol
+        self._paused_by_session = False  # too many batches wait for the decode thread
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.peer = peer_name(transport)
-        no_delay(transport)
-        self._server.opened(self)
+        set_tcp_options(transport)
+        self._server.register(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._decoder.takes_views and self._first is None:
+        if self._decoder.takes_views and self._first_bytes is None:
             self._buffer = np.empty(self._read_bytes, np.uint8).data
         else:
             self._buffer = self._server.read_buffer[: self._read_bytes]
@@ -90,44 +90,44 @@ class SourceConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         arrival_ns = self._server.now_ns()
         self.port.received_bytes += nbytes
-        data: bytes = self._taken(nbytes)
-        if nbytes == self._read_bytes < self._most_bytes:
+        data: bytes = self._take_read(nbytes)
+        if nbytes == self._read_bytes < self._max_read_bytes:
             self._read_bytes *= 2
-        if self._first is not None:
-            data = self._first + data
-            self._first = None if self._recognise(data) else data
-            if self._first is not None:
+        if self._first_bytes is not None:
+            data = self._first_bytes + data
+            self._first_bytes = None if self._detect_session(data) else data
+            if self._first_bytes is not None:
                 return
         if self._session is not None:
             self._session.receive(data, arrival_ns)
-        elif nbytes < self._server.decode_beside_bytes:
+        elif nbytes < self._server.decode_thread_bytes:
             self._take(self._decoder.receive(data, arrival_ns))
         else:
-            self._decode_beside(lambda: self._decoder.receive(data, arrival_ns))
+            self._decode_on_thread(lambda: self._decoder.receive(data, arrival_ns))
 
-    def _taken(self, nbytes: int) -> bytes:
-        """What was read: the buffer itself where it is ours and mostly full, so that little of it lies idle."""
+    def _take_read(self, nbytes: int) -> bytes:
+        """Return the bytes of a read: the buffer itself if it belongs to this read alone and is at least half full."""
         buffer, self._buffer = self._buffer, _NO_BUFFER
-        views = self._decoder.takes_views and self._first is None
-        if views and self._server.decode_beside_bytes <= nbytes >= len(buffer) // 2:
+        views = self._decoder.takes_views and self._first_bytes is None
+        if views and self._server.decode_thread_bytes <= nbytes >= len(buffer) // 2:
             return cast(bytes, buffer[:nbytes])
         return bytes(buffer[:nbytes])
 
-    def _recognise(self, first: bytes) -> bool:
-        """Whether its first bytes are enough to say what it is."""
-        is_session = says_hello(first)
-        if is_session and self._server.desk is not None:
-            self._session = SourceSession(self._server, self, self._server.desk)
+    def _detect_session(self, first: bytes) -> bool:
+        """Begin a session if the sender uses the client protocol. False while the first bytes are too few to tell."""
+        is_session = begins_with_hello(first)
+        if is_session:
+            self._session = SourceSession(self._server, self, self._server.entrance)
         return is_session is not None
 
     def eof_received(self) -> bool:
-        self._end()
-        # Keep the transport until what it brought is decoded.
+        self._end_of_input()
+        # Keep the transport until everything that was read is decoded.
         return self._decoding or (self._session is not None and self._session.is_busy)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
-        self._server.closed(self)
+        self._server.unregister(self)
 
     @property
     def session(self) -> SourceSession | None:
@@ -137,17 +137,18 @@ class SourceConnection(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         return self.transport is None or self.transport.is_closing()
 
-    def wait(self, waits: bool) -> None:
-        if waits != self._waits:
-            self._waits = waits
+    def set_paused_by_session(self, paused: bool) -> None:
+        """Stop reading while too many batches of the session wait."""
+        if paused != self._paused_by_session:
+            self._paused_by_session = paused
             self._set_reading()
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
-    def _decode_beside(self, work: Callable[[], Received]) -> None:
+    def _decode_on_thread(self, work: Callable[[], Received]) -> None:
         self._decoding = True
         self._set_reading()
-        self._server.decode_beside(work, self._decoded)
+        self._server.decode_on_thread(work, self._decoded)
 
     def _decoded(self, received: Received) -> None:
         self._decoding = False
@@ -157,17 +158,17 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._set_reading()
 
     def _take(self, received: Received) -> None:
+        """Count what the decoder returned, and hand it to the server."""
         if received.rejects and sum([r.tuples for r in received.rejects]) > MANY_REJECTS:
             self._read_bytes = FIRST_READ_BYTES
         counted = self._decoder.received
         self.port.received += counted - self._counted
         self._counted = counted
         if received.trains or received.rejects:
-            self.has_spoken = True
+            self.is_silent = False
             self._server.take(self, received)
 
-    def _end(self) -> None:
-        """End of file: what lacks only its newline counts."""
+    def _end_of_input(self) -> None:
         self._ended = True
         if not self._decoding:
             self.finish()
@@ -177,6 +178,7 @@ class SourceConnection(asyncio.BufferedProtocol):
             self.finish()
 
     def finish(self) -> None:
+        """Decode the rest after the end of input, a last line without a newline included, and close."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._session is not None:
@@ -184,34 +186,39 @@ class SourceConnection(asyncio.BufferedProtocol):
                 self.transport.close()
             return
         now_ns = self._server.now_ns()
-        if self._first:
-            self._take(self._decoder.receive(self._first, now_ns))
+        if self._first_bytes:
+            self._take(self._decoder.receive(self._first_bytes, now_ns))
         self._take(self._decoder.end(now_ns))
         self.transport.close()
 
     def close(self) -> None:
-        """After what was written."""
+        """Close after everything that was written has been sent."""
         if self.transport is not None:
             self.transport.close()
 
-    # -- the server's wishes ------------------------------------------------------------------------------------------
+    # -- called by the server -----------------------------------------------------------------------------------------
 
-    def hold(self, held: bool) -> None:
-        # A client that numbers its batches is told when there is no room on the disk: it is read from, to be refused.
-        self._held = held and not (self._session is not None and self._server.refuses)
+    def set_paused_by_server(self, paused: bool) -> None:
+        """Stop reading while there is no room for this stream.
+
+        While the disk is full the server still reads from clients that number their batches, to refuse them. It reads
+        the first bytes of a new connection too: they show whether it is such a client.
+        """
+        may_number = self._session is not None or self._first_bytes is not None
+        self._paused_by_server = paused and not (may_number and self._server.refuses_batches)
         self._set_reading()
 
     def _set_reading(self) -> None:
         transport = self.transport
         if transport is None or transport.is_closing() or self._ended:
             return
-        if self._held or self._decoding or self._waits:
+        if self._paused_by_server or self._decoding or self._paused_by_session:
             transport.pause_reading()
         else:
             transport.resume_reading()
 
     def refuse(self, message: str) -> None:
-        """Tell the sender why, and close: nothing that follows can be understood."""
+        """Send the sender the reason, and close: the bytes that follow have no meaning."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(b"error: " + message.encode() + b"\n")
             self.transport.close()
@@ -222,48 +229,51 @@ class SourceConnection(asyncio.BufferedProtocol):
 
 
 class SinkConnection(asyncio.Protocol):
-    """Someone who receives tuples. What it sends is ignored, unless it says hello: see session.py."""
+    """The connection of a reader: plain, or named once it has sent hello (``client_protocol.py``).
+
+    The bytes that a plain reader sends are ignored.
+    """
 
     def __init__(self, server: Server, outlet: Outlet) -> None:
         self._server = server
         self._outlet = outlet
         self._subscriber: Subscriber | None = None
-        self.has_spoken = True  # a reader owes us nothing
+        self.is_silent = False  # a reader need not send anything
         self.transport: asyncio.Transport | None = None
-        self._first: bytes | None = b""  # until it is clear whether it says hello
+        self._first_bytes: bytes | None = b""  # None once they show whether the reader uses the client protocol
         self._framer: ReaderFramer | None = None
         self._reader: NamedReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        no_delay(transport)
-        if self._server.opened(self):
+        set_tcp_options(transport)
+        if self._server.register(self):
             self._subscriber = self._outlet.attach(peer_name(transport), self.transport)
 
     def eof_received(self) -> bool:
-        return True  # `nc host port < /dev/null` has nothing to say and still wants to read
+        return True  # a reader may close its sending side and read on: `nc host port < /dev/null`
 
     def data_received(self, data: bytes) -> None:
-        if self._first is not None:
-            data = self._first + data
-            is_hello = says_hello(data)
-            self._first = data if is_hello is None else None
+        if self._first_bytes is not None:
+            data = self._first_bytes + data
+            is_hello = begins_with_hello(data)
+            self._first_bytes = data if is_hello is None else None
             if is_hello:
                 self._framer = ReaderFramer()
         if self._framer is not None:
             try:
-                for said in self._framer.receive(data):
-                    self._hear(said)
+                for message in self._framer.receive(data):
+                    self._handle(message)
             except SessionError as error:
-                self._end(str(error))
+                self._close_with_error(str(error))
 
-    def _hear(self, said: ReaderHello | Ack | Forget) -> None:
-        if isinstance(said, ReaderHello):
-            self._become_named(said)
+    def _handle(self, message: ReaderHello | Ack | Forget) -> None:
+        if isinstance(message, ReaderHello):
+            self._become_named(message)
         elif self._reader is None:
             return
-        elif isinstance(said, Ack):
-            self._reader.acknowledge(said.number)
+        elif isinstance(message, Ack):
+            self._reader.acknowledge(message.number)
         else:
             self._reader.forget()
 
@@ -271,16 +281,16 @@ class SinkConnection(asyncio.Protocol):
         assert self.transport is not None
         history = self._outlet.history
         if history is None:
-            raise SessionError("named subscribers need engine.data_dir: nothing is kept here")
+            raise SessionError("a named reader needs engine.data_dir: without it the server keeps no history")
         if self._subscriber is not None:
             self._outlet.detach(self._subscriber)
             self._subscriber = None
         self._reader = self._server.named_reader(self._outlet, hello.name, self.transport, history)
         self._reader.begin(hello.after, hello.nonce)
 
-    def _end(self, why: str) -> None:
+    def _close_with_error(self, why: str) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(line(_error=why))
+            self.transport.write(encode_line(_error=why))
             self.transport.close()
 
     def pause_writing(self) -> None:
@@ -301,7 +311,7 @@ class SinkConnection(asyncio.Protocol):
             self._outlet.detach(self._subscriber)
         if self._reader is not None:
             self._outlet.detach_named(self._reader)
-        self._server.closed(self)
+        self._server.unregister(self)
 
     def abort(self) -> None:
         if self.transport is not None:

@@ -1,7 +1,9 @@
-"""What was refused, so that whoever sends it can see it: counts by stream and reason, and the last ones as they came.
+"""The last inputs that were refused, each with its sender, place and reason, so that a user can find the mistake.
 
-The ring is bounded in entries and in bytes; what falls out at its old end is gone, and the counts stay. The message and
-the sample are the sender's text: shown, never acted upon. Owner: the I/O thread; any thread may read.
+The ring has a limit in entries and in bytes. The oldest entries leave it; ``total`` still counts them. The message and
+the sample contain the sender's text: they are shown and never interpreted.
+
+Owner: the I/O thread. Any thread may read.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 from router.codecs.base import Reject
 
-ENTRY_BYTES = 200  # what an entry costs besides its texts
+ENTRY_BYTES = 200  # the memory of an entry without its texts
 
 
 class DeadLetter(NamedTuple):
@@ -46,7 +48,7 @@ class DeadLetters:
         self._max_bytes = max_bytes
         self._ring: deque[DeadLetter] = deque()
         self.nbytes = 0
-        self.total = 0  # since the start, also those that have left the ring
+        self.total = 0  # since the start, with those that have left the ring
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -61,9 +63,9 @@ class DeadLetters:
                 self.nbytes -= self._ring.popleft().nbytes
 
     def to_json(self, stream: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """The last ones, newest first."""
+        """Return the last dead letters, newest first."""
         letters = [x for x in reversed(self._snapshot()) if stream is None or x.stream == stream]
         return [letter.to_json() for letter in letters[:limit]]
 
     def _snapshot(self) -> list[DeadLetter]:
-        return list(self._ring.copy())  # copy() is one step under Python's lock; iterating is not
+        return list(self._ring.copy())  # copy() is atomic under the GIL; iterating is not

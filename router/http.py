@@ -1,10 +1,10 @@
-"""HTTP: metrics, health, the network, statistics, taps and a page to look at.
+"""HTTP: metrics, health, the network, statistics, taps, and a status page.
 
-An app made of callables that the engine hands over, so it knows neither engine nor monitor. It lives on the I/O
-thread; whatever walks over all boxes (metrics, statistics) is a plain function, which starlette runs beside the loop,
-so that a scrape of 1,000 boxes does not hold up a socket. Everything is a GET and changes nothing.
+The app gets its answers from callables (``HttpQueries``), so it knows neither the engine nor the monitor. It runs on
+the I/O thread. Handlers that walk over all boxes (metrics, statistics) are plain functions: starlette runs them on
+other threads, so that a scrape of 1,000 boxes does not hold up a socket. Every request is a GET and changes nothing.
 
-The server runs on a loop that is already there and never touches signals: those are the daemon's.
+The server runs on an existing event loop and leaves signals to the daemon.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from catalog.config.words import did_you_mean
-from catalog.describe import Place, find_place, network_json, places
-from catalog.errors import AuroraError
+from catalog.describe import TapPlace, find_tap_place, network_json, tap_places
+from catalog.errors import AuroraError, ListenError
 from catalog.network import Network
 from router.tap import Tap, TapSource, Unregister
 
@@ -46,25 +46,21 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
-class Sources:
-    """What the app shows, as callables. All may be called from any thread."""
+class HttpQueries:
+    """The callables that answer the app's requests. The app calls them on any thread."""
 
     metrics: Callable[[str], tuple[bytes, str]]  # the Accept header in; body and content type out
     stats: Callable[[], Mapping[str, Any]]
     network: Callable[[], Network]
-    ready: Callable[[], str]  # "" when ready, else why not
-    dead_letters: Callable[[int], Sequence[Mapping[str, Any]]]  # the newest, at most so many
+    ready: Callable[[], str]  # "" when ready, else the reason why not
+    dead_letters: Callable[[int], Sequence[Mapping[str, Any]]]  # a limit in; the newest out
     tap: TapSource
-    explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate, how many; AuroraError when refused
-    drops: Callable[[int], Mapping[str, Any]]  # the plans that were in force, at most so many, and what was dropped
-
-
-class ListenError(AuroraError):
-    """An address that cannot be listened on."""
+    explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate and limit in; raises AuroraError
+    drops: Callable[[int], Mapping[str, Any]]  # a limit in; the shed plans and what each dropped out
 
 
 class RequestError(AuroraError):
-    """A request that makes no sense; answered as JSON."""
+    """A bad request. The app answers it with this status and a JSON body."""
 
     def __init__(self, status: int, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -72,10 +68,10 @@ class RequestError(AuroraError):
 
 
 class HttpApp:
-    """The ASGI app. ``close`` ends what would go on for ever, before the server stops."""
+    """The ASGI app. Call ``close`` before the server stops: it ends the taps, which have no end of their own."""
 
-    def __init__(self, sources: Sources) -> None:
-        handlers = self._handlers = _Handlers(sources)
+    def __init__(self, queries: HttpQueries) -> None:
+        handlers = self._handlers = _Handlers(queries)
         routes = [
             Route("/", handlers.page),
             Route("/metrics", handlers.metrics),
@@ -95,7 +91,7 @@ class HttpApp:
         await self._app(scope, receive, send)
 
     def close(self) -> None:
-        """On the loop's thread."""
+        """End all taps. On the loop's thread."""
         for tap in self._handlers.taps:
             tap.end()
 
@@ -104,8 +100,8 @@ class HttpApp:
         return _json({"error": f"there is nothing at {path}", "hint": did_you_mean(path, self._paths)}, 404)
 
 
-def make_app(sources: Sources) -> HttpApp:
-    return HttpApp(sources)
+def make_app(queries: HttpQueries) -> HttpApp:
+    return HttpApp(queries)
 
 
 def _refuse(_: Request, error: Exception) -> Response:
@@ -114,10 +110,10 @@ def _refuse(_: Request, error: Exception) -> Response:
 
 
 class _Handlers:
-    """Plain functions run beside the loop; coroutines, on it."""
+    """The handlers. Plain functions run on starlette's threads, coroutines on the loop."""
 
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+    def __init__(self, queries: HttpQueries) -> None:
+        self._queries = queries
         self._page = _PAGE.read_text(encoding="utf-8")
         self.taps: set[Tap] = set()  # on the loop's thread only
 
@@ -125,37 +121,37 @@ class _Handlers:
         return HTMLResponse(self._page, headers=_HEADERS)
 
     async def health(self, _: Request) -> Response:
-        """The process lives and its loop turns; nothing else is asked."""
+        """Answer that the process lives and its loop runs. Nothing else is checked."""
         return _json({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
-        why_not = self._sources.ready()
+        why_not = self._queries.ready()
         return _json({"status": "not ready", "why": why_not}, 503) if why_not else _json({"status": "ready"})
 
     def metrics(self, request: Request) -> Response:
-        body, content_type = self._sources.metrics(request.headers.get("accept", ""))
+        body, content_type = self._queries.metrics(request.headers.get("accept", ""))
         return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
     def network(self, _: Request) -> Response:
-        return _json(network_json(self._sources.network()))
+        return _json(network_json(self._queries.network()))
 
     def stats(self, _: Request) -> Response:
-        return _json(self._sources.stats())
+        return _json(self._queries.stats())
 
     def dead_letters(self, request: Request) -> Response:
-        return _json({"dead_letters": list(self._sources.dead_letters(_number(request, "limit", 100, 1, 10_000)))})
+        return _json({"dead_letters": list(self._queries.dead_letters(_number(request, "limit", 100, 1, 10_000)))})
 
     def drops(self, request: Request) -> Response:
-        return _json(self._sources.drops(_number(request, "limit", 100, 1, 10_000)))
+        return _json(self._queries.drops(_number(request, "limit", 100, 1, 10_000)))
 
     def explain(self, request: Request) -> Response:
         output, where = request.query_params.get("output", ""), request.query_params.get("where", "")
-        names = [o.name for o in self._sources.network().outputs]
+        names = [o.name for o in self._queries.network().outputs]
         if output not in names:
             hint = did_you_mean(output[:200], names) if output else f"?output= one of {', '.join(names[:20])}"
             raise RequestError(404, f"there is no output '{output[:200]}'", hint)
         try:
-            return _json(self._sources.explain(output, where, _number(request, "limit", 3, 1, 100)))
+            return _json(self._queries.explain(output, where, _number(request, "limit", 3, 1, 100)))
         except AuroraError as error:
             raise RequestError(400, str(error), getattr(error, "hint", "")) from error
 
@@ -164,9 +160,9 @@ class _Handlers:
         every = _number(request, "every", 1, 1, 10**9)
         limit = _number(request, "limit", TAP_LIMIT, 0, 10**9)
         if len(self.taps) >= MAX_TAPS:
-            raise RequestError(503, f"{MAX_TAPS} taps are open already", "close one, or try again later")
+            raise RequestError(503, f"{MAX_TAPS} taps are already open", "close one, or try again later")
         tap = Tap(place, every, limit)
-        unregister = self._sources.tap(place, tap.offer)
+        unregister = self._queries.tap(place, tap.offer)
         self.taps.add(tap)
         return _TapResponse(tap, lambda: self._close(tap, unregister))
 
@@ -174,16 +170,16 @@ class _Handlers:
         self.taps.discard(tap)
         unregister()
 
-    def _place(self, request: Request) -> Place:
-        """``?arc=``, ``?stream=``, ``?output=`` or ``?name=`` for any of them."""
+    def _place(self, request: Request) -> TapPlace:
+        """Find the place of ``?arc=``, ``?stream=``, ``?output=``, or ``?name=`` for any of them."""
         given = {key: request.query_params[key] for key in _PLACE_KEYS if key in request.query_params}
         if len(given) != 1:
-            raise RequestError(400, "say which place to tap", "?name= a stream, box, arc or output")
+            raise RequestError(400, "the request must name one place to tap", "?name= a stream, box, arc or output")
         [(kind, name)] = given.items()
-        network = self._sources.network()
-        place = find_place(network, name)
+        network = self._queries.network()
+        place = find_tap_place(network, name)
         if place is None or kind not in _kinds(name, place):
-            fitting = [n for n, p in places(network).items() if kind in _kinds(n, p)]
+            fitting = [n for n, p in tap_places(network).items() if kind in _kinds(n, p)]
             what = "stream, box, arc or output" if kind == "name" else kind
             raise RequestError(404, f"there is no {what} '{name[:200]}'", did_you_mean(name[:200], fitting))
         return place
@@ -192,13 +188,13 @@ class _Handlers:
 _PLACE_KEYS = ("name", "arc", "stream", "output")
 
 
-def _kinds(name: str, place: Place) -> tuple[str, str]:
-    """The keys under which a name may be asked for."""
+def _kinds(name: str, place: TapPlace) -> tuple[str, str]:
+    """Return the query keys that may select this place."""
     return "name", "arc" if "->" in name else place.kind
 
 
 class _TapResponse(StreamingResponse):
-    """Unregisters however it ends: at the limit, because the reader went away, because the server stops."""
+    """Streams a tap's lines. It unregisters the tap at every end: the limit, a disconnect, a stop of the server."""
 
     def __init__(self, tap: Tap, close: Callable[[], None]) -> None:
         super().__init__(tap.lines(), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
@@ -221,7 +217,7 @@ def _number(request: Request, key: str, default: int, least: int, most: int) -> 
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
-        raise RequestError(400, f"{key} is a whole number from {least} to {most}, not '{text[:40]}'")
+        raise RequestError(400, f"{key} must be a whole number from {least} to {most}, not '{text[:40]}'")
     return int(text)
 
 
@@ -229,6 +225,8 @@ def _number(request: Request, key: str, default: int, least: int, most: int) -> 
 
 
 class _Uvicorn(uvicorn.Server):
+    """A uvicorn server that reports when it listens (``up``)."""
+
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.up = asyncio.Event()
@@ -239,7 +237,7 @@ class _Uvicorn(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals stay with the daemon."""
+        """Capture no signal: the daemon handles them."""
         yield
 
 
@@ -258,7 +256,7 @@ class HttpServer:
 
     @classmethod
     async def start(cls, app: HttpApp, host: str, port: int, place: str = "http.listen") -> HttpServer:
-        """Raises ListenError, which names ``place``, when the address cannot be had."""
+        """Listen and serve. A ListenError names ``place``, the key of the network file with the address."""
         sock = bind(host, port, place)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False,
@@ -274,7 +272,7 @@ class HttpServer:
         return cls(app, server, sock, task)
 
     async def stop(self) -> None:
-        """Takes no more, ends what is open within ``STOP_SECONDS``."""
+        """Accept no more requests, and end the open ones within ``STOP_SECONDS``."""
         self._app.close()
         self._server.should_exit = True
         await self._task
@@ -282,7 +280,7 @@ class HttpServer:
 
 
 def bind(host: str, port: int, place: str) -> socket.socket:
-    """A bound socket, or a ListenError that says which key of the network file to look at."""
+    """Return a listening socket. A ListenError names ``place``, the key of the network file with the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -292,10 +290,10 @@ def bind(host: str, port: int, place: str) -> socket.socket:
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise ListenError(f"{place}: cannot listen on {host}:{port}: {_why(error)}") from error
+        raise ListenError(f"{place}: cannot listen on {host}:{port}: {_reason(error)}") from error
     return sock
 
 
-def _why(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     text = (error.strerror or str(error)).lower()
     return "the port is in use" if "in use" in text else text

@@ -1,13 +1,14 @@
-"""The boundary as a whole: every listener and connection, and when to stop reading.
+"""The server: all listeners and connections, limits, and back-pressure.
 
-- One listener for each stream with a TCP source and each output with a TCP sink; many connections may feed a stream.
-- Back-pressure: when the engine has no room, reading stops on every source connection and TCP pushes back on the
-  senders; ``room_again`` (any thread) starts it again.
-- Limits: so many connections in all. When they are all taken, a newcomer takes the place of the oldest connection that
-  has never sent a whole tuple in ten seconds; else it is refused. Both are counted.
-- A read is stamped with its time of arrival once, as it comes out of the socket.
+- Each stream with a TCP source and each output with a TCP sink has one listener. Many connections may feed a stream.
+- Back-pressure: when the engine has no room for a stream, the server stops reading from its connections, and TCP slows
+  the senders down. The server resumes when the engine reports room (``StreamEntrance.when_room``).
+- Limit: a total number of connections. At the limit, a new connection replaces the oldest one that has been silent for
+  ten seconds, which means that it has not sent a whole tuple. Without such a one the new connection is refused. The
+  server counts both.
+- Every read gets one time of arrival, when it leaves the socket.
 
-Everything here runs on the I/O thread, which the engine owns; only what says so may be called from another.
+Everything here runs on the I/O thread, which the daemon owns, except the methods that say otherwise.
 """
 
 from __future__ import annotations
@@ -23,39 +24,35 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import get_ident
 
-from catalog.config.models import TcpSink, TcpSource
-from catalog.errors import AuroraError
+from catalog.config.models import LimitsSection, TcpSink, TcpSource
+from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
-from router.codecs import DECODERS, ENCODERS
+from router.boundary import SOCKET, Origin, OutputGate, OutputHistory, StreamEntrance
+from router.codecs import CODECS
 from router.codecs.base import Decoder, Intake, Reason, Received
-from router.codecs.frames import load_writers
+from router.codecs.encode.frames import load_writers
 from router.connection import SinkConnection, SourceConnection
 from router.dead_letters import DeadLetters
-from router.named import History, NamedReader
-from router.sessions import Desk, SourceSession, newest
+from router.named_reader import NamedReader
+from router.source_session import SourceSession, last_of_each_source
 from router.subscribers import Outlet, Wake
-from storage.admission import Entry
+from storage.admission import BatchNumber
 from storage.train import NO_WATERMARK, Train
 
 log = logging.getLogger("aurorad.router")
 
 READ_BYTES = 1024**2
-"""At most so much of one connection in a turn of the loop. Four times uvloop's own size: the daemon spends 520 ns of
-CPU a row of ndjson with it, and 700 with 256 KiB."""
+"""The most that one connection may read in one turn of the event loop. It is four times uvloop's own size: the daemon
+spends 520 ns of CPU a row of ndjson with it, and 700 ns with 256 KiB."""
 
-DECODE_BESIDE_BYTES = 64 * 1024
-"""From here on a read is decoded on the decode thread. Beside one busy sender, a second one that sends a row every 2 ms
-then has a p50 of 0.2 ms; with decoding on the I/O thread it waits for whole megabytes, 8 ms and more."""
+DECODE_THREAD_BYTES = 64 * 1024
+"""A read of this size or more is decoded on the decode thread. Beside one busy sender, a second sender with a row every
+2 ms then has a p50 of 0.2 ms. With decoding on the I/O thread it would wait for whole megabytes, 8 ms and more."""
 
-SPEAK_WITHIN_NS = 10 * 10**9
+SILENT_AT_MOST_NS = 10 * 10**9
 FLUSH_POLL_SECONDS = 0.002
 
-Admit = Callable[[int, Train], None]
 Connection = SourceConnection | SinkConnection
-
-
-class ListenError(AuroraError):
-    """A listener that cannot be opened; says which one and why."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,14 @@ class Limits:
     connections: int = 1_000
     dead_letters: int = 1_000
 
+    @classmethod
+    def of(cls, section: LimitsSection) -> Limits:
+        return cls(section.line_bytes, section.batch_bytes, section.connections, section.dead_letters)
+
 
 @dataclass
 class SourcePort:
-    """One stream's way in: what its connections share, and their counts. Owner: the I/O thread."""
+    """What the connections of one stream share: the codec's settings, and their counts. Owner: the I/O thread."""
 
     stream: Stream
     intake: Intake
@@ -77,78 +78,57 @@ class SourcePort:
     received_bytes: int = 0
     connections: int = 0
     rejected: dict[Reason, int] = field(default_factory=dict)
-    duplicates: int = 0  # tuples that a client sent again
+    duplicates: int = 0  # tuples of batches that a client sent again
 
     def make_decoder(self) -> Decoder:
         return self.decoder(self.intake)
 
 
 class Server:
-    """``admit`` takes a stream's number and a train, ``has_room`` says whether more may come, ``on_blocked`` hears
-    that an output's reader holds its boxes up (see subscribers.py)."""
+    """``entrance`` takes trains into the network. ``outlets`` hold the readers, by output number."""
 
     def __init__(
         self,
         network: Network,
-        loop: asyncio.AbstractEventLoop,
-        admit: Admit,
-        has_room: Callable[[], bool],
+        wake: Wake,
+        entrance: StreamEntrance,
+        outlets: Sequence[Outlet],
         *,
         limits: Limits | None = None,
-        on_blocked: Callable[[int, bool], None] | None = None,
         now_ns: Callable[[], int] = time.time_ns,
-        decode_beside_bytes: int = DECODE_BESIDE_BYTES,
+        decode_thread_bytes: int = DECODE_THREAD_BYTES,
     ) -> None:
         self.limits = limits or Limits()
         self.now_ns = now_ns
-        self.decode_beside_bytes = decode_beside_bytes
+        self.decode_thread_bytes = decode_thread_bytes
         self.read_buffer = memoryview(bytearray(READ_BYTES))
-        self.heartbeat: Callable[[int, int], None] = lambda stream, event_ns: None  # a sender has come this far
         self.dead_letters = DeadLetters(self.limits.dead_letters)
         self.refused_connections = 0
         self.evicted_connections = 0
-        self.is_held = False  # no room: nothing is read, but for streams that overflow
-        self.overflows: frozenset[int] = frozenset()  # streams that are read also while memory is full
-        self.takes_overflow: Callable[[], bool] = lambda: True
         self.is_stopped = False
+        self.entrance = entrance
         self._network = network
-        self._loop = loop
-        self._admit = admit
-        self._has_room = has_room
-        self._wake = Wake(loop)
+        self._loop = wake.loop
+        self._wake = wake
         self._decode_thread = ThreadPoolExecutor(1, "aurorad-decode")
         self._decoding = 0
-        self._is_warm = False
+        self._has_loaded_writers = False
         self._listeners: dict[str, asyncio.Server] = {}
         self.addresses: dict[str, tuple[str, int]] = {}  # by listener, once started
-        self._connections: dict[Connection, int] = {}  # when it came, oldest first
+        self._connections: dict[Connection, int] = {}  # each with the time when it opened, oldest first
         self._history_thread = ThreadPoolExecutor(1, "aurorad-history")
-        self.desk: Desk | None = None  # who keeps account of numbered batches
-        self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: who speaks for it
+        self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: the one that serves it
         self.ports = [_make_port(s, self.limits) for s in network.streams]
-        self.outlets = [self._make_outlet(o, on_blocked) for o in network.outputs]
-
-    def _make_outlet(self, output: Output, on_blocked: Callable[[int, bool], None] | None) -> Outlet:
-        sink = output.sink
-        if not isinstance(sink, TcpSink):
-            return Outlet(output.number, output.name)
-        return Outlet(
-            output.number,
-            output.name,
-            encoder=ENCODERS[sink.format](output.schema, sink.timestamps),
-            wake=self._wake,
-            buffer_bytes=sink.buffer_bytes,
-            when_slow=sink.when_slow,
-            on_blocked=on_blocked,
-        )
+        self.outlets = outlets
+        entrance.when_room(self.room_again)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open every listener, or none: ListenError names the one that cannot be."""
+        """Open all listeners. When one cannot be opened, close all and raise a ListenError that names it."""
         self._wake.thread_id = get_ident()
         try:
-            # Readers first: a tuple that comes in at once finds whoever waits for it.
+            # Outputs first: a reader that connects in time gets the very first tuple.
             for output in self._network.outputs:
                 if isinstance(output.sink, TcpSink):
                     outlet = self.outlets[output.number]
@@ -178,24 +158,25 @@ class Server:
         self.addresses[name] = listener.sockets[0].getsockname()[:2]
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Where ``"stream trades"`` or ``"output alerts"`` really listens, once started (port 0 in the file: any)."""
+        """Return the address of ``"stream trades"`` or ``"output alerts"``, once started. (Port 0 in the file means
+        any free port.)"""
         return self.addresses[listener]
 
     def stop_reading(self) -> None:
-        """No new connections, no further read; what has been read is still decoded and admitted."""
+        """Accept no sender and read nothing more. What has been read is still decoded and admitted."""
         self.is_stopped = True
         for name, listener in self._listeners.items():
             if name.startswith("stream "):
                 listener.close()
-        self._hold_sources()
+        self._pause_sources()
 
     @property
     def is_decoding(self) -> bool:
-        """Something that was read is not admitted yet. Any thread."""
+        """Whether some bytes are read, but their tuples are not admitted yet. Any thread."""
         return self._decoding > 0
 
     async def flush(self, timeout_s: float) -> bool:
-        """Wait until what was read is admitted and what was delivered is in the kernel; False when time ran out."""
+        """Wait until all that was read is admitted and all that was delivered is in the kernel. False on timeout."""
         deadline = self._loop.time() + timeout_s
         while self._decoding or not all(outlet.is_drained for outlet in self.outlets):
             if self._loop.time() >= deadline:
@@ -222,8 +203,8 @@ class Server:
 
     # -- connections --------------------------------------------------------------------------------------------------
 
-    def opened(self, connection: Connection) -> bool:
-        """Whether it may stay."""
+    def register(self, connection: Connection) -> bool:
+        """Add a new connection. False when it is refused: the server stops, or all places are taken."""
         if self.is_stopped or (len(self._connections) >= self.limits.connections and not self._evict()):
             self.refused_connections += 1
             connection.abort()
@@ -231,32 +212,32 @@ class Server:
         self._connections[connection] = self.now_ns()
         if isinstance(connection, SourceConnection):
             connection.port.connections += 1
-            if self.is_held:
-                # Not at once: uvloop starts to read after connection_made, whatever was asked for in it.
-                self._loop.call_soon(lambda: connection.hold(self.holds(connection.port.stream.number)))
-        elif not self._is_warm:
-            # Someone will read: load the writers of long trains now, and not on a worker in the middle of the first.
-            self._is_warm = True
+            if self.is_paused(connection.port.stream.number):
+                # Not at once: uvloop starts to read after connection_made, even when the protocol pauses reading in it.
+                self._loop.call_soon(
+                    lambda: connection.set_paused_by_server(self.is_paused(connection.port.stream.number))
+                )
+        elif not self._has_loaded_writers:
+            # The first reader: import the writers of long trains now, and not on a worker in the middle of a train.
+            self._has_loaded_writers = True
             self._decode_thread.submit(load_writers)
         return True
 
     def _evict(self) -> bool:
-        """Make room by closing the oldest connection that has had its time and never said anything whole."""
+        """Close the oldest silent connection, to make room. False when none has been silent for long enough."""
         now_ns = self.now_ns()
-        for connection, came_ns in self._connections.items():
-            if now_ns - came_ns < SPEAK_WITHIN_NS:
+        for connection, opened_ns in self._connections.items():
+            if now_ns - opened_ns < SILENT_AT_MOST_NS:
                 return False
-            if not connection.has_spoken:
+            if connection.is_silent:
                 self.evicted_connections += 1
-                self._forget(connection)
+                self.unregister(connection)
                 connection.abort()
                 return True
         return False
 
-    def closed(self, connection: Connection) -> None:
-        self._forget(connection)
-
-    def _forget(self, connection: Connection) -> None:
+    def unregister(self, connection: Connection) -> None:
+        """Remove a connection. A second call has no effect."""
         if self._connections.pop(connection, None) is not None and isinstance(connection, SourceConnection):
             connection.port.connections -= 1
             session = connection.session
@@ -266,80 +247,88 @@ class Server:
     # -- tuples in ----------------------------------------------------------------------------------------------------
 
     def take(self, connection: SourceConnection, received: Received) -> None:
-        port = connection.port
+        """Admit the trains of a plain connection, and record its rejects."""
+        stream = connection.port.stream.number
         for train in received.trains:
             if train.count:
-                self._admit(port.stream.number, train)
+                self.entrance.admit(stream, train, SOCKET)
             elif train.watermark_ns != NO_WATERMARK:
-                self.heartbeat(port.stream.number, train.watermark_ns)
+                self.entrance.heartbeat(stream, train.watermark_ns)
         if received.rejects:
-            self.take_rejects(connection, received)
+            self.record_rejects(connection, received)
             if received.fatal:
                 connection.refuse(received.rejects[-1].message)
-        self._look_for_room()
+        self._pause_if_full(stream)
 
-    def take_rejects(self, connection: SourceConnection, received: Received) -> None:
+    def record_rejects(self, connection: SourceConnection, received: Received) -> None:
+        """Count the rejects by reason, and keep them as dead letters."""
         port = connection.port
         for reject in received.rejects:
             port.rejected[reject.reason] = port.rejected.get(reject.reason, 0) + reject.tuples
         self.dead_letters.add(self.now_ns(), port.stream.name, connection.peer, received.rejects)
 
-    def _look_for_room(self) -> None:
-        if self.is_held:
-            if self.overflows and not self.takes_overflow():
-                self._hold_sources()
-        elif not self._has_room():
-            self._hold_sources()
+    def admit(self, stream: int, train: Train, origin: Origin) -> None:
+        """Admit a batch of a session."""
+        self.entrance.admit(stream, train, origin)
+        self._pause_if_full(stream)
+
+    def _pause_if_full(self, stream: int) -> None:
+        if not self.entrance.may_read(stream):
+            self._pause_sources()
 
     # -- numbered batches, named readers ------------------------------------------------------------------------------
 
-    def speaks_for(self, session: SourceSession) -> None:
-        """This session's connection is the one that its source speaks by."""
+    def claim_source(self, session: SourceSession) -> None:
+        """Let this session serve its source, and close the session that did so before."""
         before = self._sessions.get(session.key)
         self._sessions[session.key] = session
         if before is not None and before is not session:
-            before.replaced()
-
-    def submit(self, stream: int, train: Train, entry: Entry) -> None:
-        assert self.desk is not None
-        self.desk.submit(stream, train, entry)
-        self._look_for_room()
+            before.close_as_replaced()
 
     @property
-    def refuses(self) -> bool:
-        return self.desk is not None and bool(self.desk.refusal)
+    def refuses_batches(self) -> bool:
+        """Whether the log refuses numbered batches now."""
+        return bool(self.entrance.refusal)
 
-    def told(self, committed: Sequence[tuple[int, Entry]], refused: Sequence[tuple[int, Entry, int, str]]) -> None:
-        """Any thread: what became of numbered batches."""
+    def batches_settled(
+        self, committed: Sequence[tuple[int, BatchNumber]], refused: Sequence[tuple[int, BatchNumber, int, str]]
+    ) -> None:
+        """Answer the clients whose numbered batches are on disk or were refused. Any thread."""
         if not self._wake.closed:
-            self._loop.call_soon_threadsafe(self._tell, newest(committed), list(refused))
+            self._loop.call_soon_threadsafe(self._answer_sessions, last_of_each_source(committed), list(refused))
 
-    def _tell(self, committed: dict[tuple[int, str], Entry], refused: list[tuple[int, Entry, int, str]]) -> None:
-        for key, entry in committed.items():
+    def _answer_sessions(
+        self, committed: dict[tuple[int, str], BatchNumber], refused: list[tuple[int, BatchNumber, int, str]]
+    ) -> None:
+        for key, batch in committed.items():
             if (session := self._sessions.get(key)) is not None:
-                session.committed(entry.epoch, entry.sequence)
-        for stream, entry, tuples, why in refused:
+                session.send_ack(batch.epoch, batch.sequence)
+        for stream, batch, tuples, why in refused:
             port = self.ports[stream]
             port.rejected[Reason.REFUSED] = port.rejected.get(Reason.REFUSED, 0) + tuples
-            if (session := self._sessions.get((stream, entry.source))) is not None:
-                session.refused(entry.sequence, why)
+            if (session := self._sessions.get((stream, batch.source))) is not None:
+                session.send_refusal(batch.sequence, why)
+
+    def history_grew(self, output: int) -> None:
+        """Let an output's named readers read more. Any thread."""
+        self.outlets[output].history_grew()
 
     def named_reader(
-        self, outlet: Outlet, name: str, transport: asyncio.WriteTransport, history: History
+        self, outlet: Outlet, name: str, transport: asyncio.WriteTransport, history: OutputHistory
     ) -> NamedReader:
         reader = NamedReader(name, transport, history, outlet.encoder, self._loop, self._history_thread)
         outlet.attach_named(reader)
         return reader
 
-    def decode_beside(self, work: Callable[[], Received], done: Callable[[Received], None]) -> None:
-        """Run ``work`` on the decode thread and ``done`` with its result back here."""
+    def decode_on_thread(self, work: Callable[[], Received], done: Callable[[Received], None]) -> None:
+        """Run ``work`` on the decode thread, then ``done`` with its result on the I/O thread."""
         self._decoding += 1
         future = self._decode_thread.submit(work)
         future.add_done_callback(partial(self._decoded, done))
 
     def _decoded(self, done: Callable[[Received], None], future: Future[Received]) -> None:
-        """On the decode thread."""
-        if not self._wake.closed:  # a server that is closed has no one left to give it to
+        """Bring the result to the I/O thread. On the decode thread."""
+        if not self._wake.closed:  # after that nothing is admitted any more
             self._loop.call_soon_threadsafe(self._admit_decoded, done, future)
 
     def _admit_decoded(self, done: Callable[[Received], None], future: Future[Received]) -> None:
@@ -349,29 +338,48 @@ class Server:
     # -- back-pressure ------------------------------------------------------------------------------------------------
 
     def room_again(self) -> None:
-        """Any thread. There is room: read on."""
+        """Resume reading where there is room. Any thread."""
         if not self._wake.closed:
-            self._loop.call_soon_threadsafe(self._release_sources)
+            self._loop.call_soon_threadsafe(self._resume_sources)
 
-    def holds(self, stream: int) -> bool:
-        """Whether this stream is not read now. Any thread."""
-        if not self.is_held or self.is_stopped:
-            return self.is_held
-        return stream not in self.overflows or not self.takes_overflow()
+    def is_paused(self, stream: int) -> bool:
+        """Tell whether the server does not read this stream now. Any thread."""
+        return self.is_stopped or not self.entrance.may_read(stream)
 
-    def _hold_sources(self) -> None:
-        self.is_held = True
+    def _pause_sources(self) -> None:
         for connection in self._connections:
-            if isinstance(connection, SourceConnection) and self.holds(connection.port.stream.number):
-                connection.hold(True)
+            if isinstance(connection, SourceConnection) and self.is_paused(connection.port.stream.number):
+                connection.set_paused_by_server(True)
 
-    def _release_sources(self) -> None:
+    def _resume_sources(self) -> None:
         if self.is_stopped:
             return
-        self.is_held = not self._has_room()
         for connection in list(self._connections):
-            if isinstance(connection, SourceConnection) and not self.holds(connection.port.stream.number):
-                connection.hold(False)
+            if isinstance(connection, SourceConnection) and not self.is_paused(connection.port.stream.number):
+                connection.set_paused_by_server(False)
+
+
+def make_outlets(
+    network: Network, wake: Wake, gate: OutputGate, histories: Sequence[OutputHistory | None] | None = None
+) -> list[Outlet]:
+    """Return each output's outlet. ``gate`` blocks outputs with slow readers. ``histories`` exist with a data_dir."""
+    return [_make_outlet(o, wake, gate, None if histories is None else histories[o.number]) for o in network.outputs]
+
+
+def _make_outlet(output: Output, wake: Wake, gate: OutputGate, history: OutputHistory | None) -> Outlet:
+    sink = output.sink
+    if not isinstance(sink, TcpSink):
+        return Outlet(output.number, output.name, history=history)
+    return Outlet(
+        output.number,
+        output.name,
+        encoder=CODECS[sink.format].encoder(output.schema, sink.timestamps),
+        wake=wake,
+        buffer_bytes=sink.buffer_bytes,
+        when_slow=sink.when_slow,
+        gate=gate,
+        history=history,
+    )
 
 
 def _make_port(stream: Stream, limits: Limits) -> SourcePort:
@@ -383,4 +391,4 @@ def _make_port(stream: Stream, limits: Limits) -> SourcePort:
         line_bytes=limits.line_bytes,
         batch_bytes=limits.batch_bytes,
     )
-    return SourcePort(stream, intake, DECODERS[tcp.format if tcp else "ndjson"])
+    return SourcePort(stream, intake, CODECS[tcp.format if tcp else "ndjson"].decoder)

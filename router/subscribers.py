@@ -1,19 +1,19 @@
-"""Outputs to their readers: encode once, queue for each, hand to the kernel, count every tuple.
+"""From an output to its readers: encode once, queue for each reader, hand to the kernel, count every tuple.
 
-``Outlet.deliver`` runs on the worker that made the train and encodes there, once for all subscribers; the I/O thread
-only writes (at once, where it made the train itself). Many deliveries between two turns of the loop cost one wake. An
-outlet that nobody listens to costs an addition.
+The worker that made a train calls ``Outlet.deliver``, which encodes the train once for all subscribers. The I/O thread
+only writes (at once, when it made the train itself). All deliveries between two turns of the event loop share one
+wake-up. An outlet without subscribers costs an addition.
 
-A subscriber has a bound on bytes that wait for it. Beyond it, by ``when_slow``:
+The bytes that wait for a subscriber have a limit. ``when_slow`` says what happens beyond it:
 
-- ``drop``: whole trains are left out for this subscriber until half of its buffer is free again, then a gap marker
-  says how many tuples are missing, and it goes on. Nobody else notices.
-- ``block``: nothing is left out; the outlet says that it is blocked, the scheduler rests the boxes that feed it, and
-  it says so again when half of the buffer is free. Trains that were already on their way are taken.
-- ``disconnect``: the subscriber is cut off.
+- ``drop``: the outlet leaves out whole trains for this subscriber until half of its buffer is free. Then a gap marker
+  gives the number of missing tuples, and delivery goes on. Other subscribers are not affected.
+- ``block``: the outlet drops nothing. It reports that it is blocked, and the scheduler does not run the boxes that feed
+  it. When half of the buffer is free, the outlet reports that too. It still takes trains that were under way.
+- ``disconnect``: the server disconnects the subscriber.
 
-Law, for each subscriber: offered = delivered + pending + dropped. Delivered is what the kernel has taken, counted by
-bytes: what still lies in the transport is pending. What was pending when a subscriber went away is dropped.
+Law, for each subscriber: offered = delivered + pending + dropped. A tuple is delivered when the kernel has taken its
+bytes; as long as they lie in the transport it is pending. Tuples that are pending when a subscriber leaves are dropped.
 
 Threads: ``deliver`` on any worker; ``attach``, ``pump`` and ``detach`` on the I/O thread; the lock guards the queues
 and is held for appends and pops only.
@@ -28,57 +28,59 @@ from collections.abc import Callable
 from threading import Lock, get_ident
 
 from catalog.readings import SubscriberReading
+from router.boundary import OutputGate, OutputHistory
 from router.codecs.base import Encoder
-from router.named import History, NamedReader
+from router.named_reader import NamedReader
 from storage.train import Train
 
 log = logging.getLogger("aurorad.router")
 
 WRITE_BYTES = 256 * 1024
-"""Handed to the transport at a time: enough to fill a socket's buffer, little enough that pending bytes stay ours."""
+"""Handed to the transport at a time: enough to fill a socket's buffer, and little enough that most of the bytes that
+wait stay in the subscriber's queue, where the limit applies."""
 
 TrainCallback = Callable[[Train], None]
 
 
 class Wake:
-    """Brings dirty outlets to the I/O thread: one hop however many there are."""
+    """Wakes the I/O thread for outlets that have something to write: one wake-up for any number of outlets."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._dirty: deque[Outlet] = deque()
-        self._armed = False
+        self._is_scheduled = False
         self.thread_id = 0  # of the loop, once it runs
         self.closed = False
 
     @property
-    def is_here(self) -> bool:
+    def is_io_thread(self) -> bool:
         """Whether the caller is the I/O thread itself."""
         return get_ident() == self.thread_id
 
     def __call__(self, outlet: Outlet) -> None:
-        # First the entry, then the flag: the run clears the flag before it looks, so an entry is never left behind.
+        # First append, then look at the flag. _run clears the flag before it reads the entries, so it misses none.
         self._dirty.append(outlet)
-        if not self._armed and not self.closed:
-            self._armed = True
-            if self.is_here:  # no hop, so no system call to wake anyone
-                self._loop.call_soon(self._run)
+        if not self._is_scheduled and not self.closed:
+            self._is_scheduled = True
+            if self.is_io_thread:  # saves the system call that wakes the loop
+                self.loop.call_soon(self._run)
             else:
-                self._loop.call_soon_threadsafe(self._run)
+                self.loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:
-        self._armed = False
-        # Only what is there now: an entry that comes while an outlet is pumped may be for tuples that came after it.
+        self._is_scheduled = False
+        # Only the entries that are there now: a later entry may stand for tuples that this round does not write.
         dirty = {id(outlet): outlet for outlet in [self._dirty.popleft() for _ in range(len(self._dirty))]}
         for outlet in dirty.values():
             outlet.pump()
 
 
 class Subscriber:
-    """One reader on a socket. Everything but the transport is guarded by the outlet's lock."""
+    """One plain reader on a socket. The outlet's lock guards everything but the transport."""
 
     __slots__ = (
-        "cut", "delivered", "dropped", "gap", "handed_bytes", "in_transport", "name", "offered", "paused", "queue",
-        "queued_bytes", "skipping", "transport",
+        "delivered", "disconnecting", "dropped", "gap", "handed_bytes", "in_transport", "name", "offered", "paused",
+        "queue", "queued_bytes", "skipping", "transport",
     )  # fmt: skip
 
     def __init__(self, name: str, transport: asyncio.WriteTransport) -> None:
@@ -87,21 +89,21 @@ class Subscriber:
         self.queue: deque[tuple[bytes, int]] = deque()  # (bytes, tuples) not yet handed to the transport
         self.queued_bytes = 0
         self.in_transport: deque[tuple[int, int]] = deque()  # (handed_bytes after it, tuples) not yet in the kernel
-        self.handed_bytes = 0
-        self.paused = False  # the transport has enough for now
+        self.handed_bytes = 0  # to the transport, since the start
+        self.paused = False  # the transport's buffer is full
         self.offered = 0
         self.delivered = 0
         self.dropped = 0
         self.gap = 0  # dropped since the last gap marker
-        self.skipping = False  # too slow: until half of the buffer is free
-        self.cut = False  # to be disconnected
+        self.skipping = False  # drops trains until half of the buffer is free
+        self.disconnecting = False  # too slow: the I/O thread disconnects it
 
     def put(self, data: bytes, tuples: int) -> None:
         self.queue.append((data, tuples))
         self.queued_bytes += len(data)
 
-    def settle(self) -> None:
-        """Count what the kernel has taken by now."""
+    def count_delivered(self) -> None:
+        """Count the tuples that the kernel has taken by now."""
         if self.in_transport and not self.transport.is_closing():
             taken = self.handed_bytes - self.transport.get_write_buffer_size()
             while self.in_transport and self.in_transport[0][0] <= taken:
@@ -125,7 +127,9 @@ class Subscriber:
 
 
 class Outlet:
-    """One output's readers. ``on_blocked(output, blocked)`` is called on a worker (True) or the I/O thread (False)."""
+    """The readers of one output. The outlet calls ``gate`` to block the output (on a worker) and to release it (on the
+    I/O thread). ``history`` holds the output's tuples on disk, for named readers.
+    """
 
     def __init__(
         self,
@@ -136,7 +140,8 @@ class Outlet:
         wake: Wake | None = None,
         buffer_bytes: int = 8 * 1024**2,
         when_slow: str = "drop",
-        on_blocked: Callable[[int, bool], None] | None = None,
+        gate: OutputGate | None = None,
+        history: OutputHistory | None = None,
     ) -> None:
         self.number = number
         self.name = name
@@ -146,50 +151,51 @@ class Outlet:
         self._wake = wake
         self._buffer_bytes = buffer_bytes
         self._when_slow = when_slow
-        self._on_blocked = on_blocked
-        self._order = Lock()  # deliveries one after another: what is encoded first is queued first
-        self._lock = Lock()
-        self._switch = Lock()  # from a change of ``blocked`` until the scheduler has been told
+        self._gate = gate
+        self._delivery_lock = Lock()  # one delivery at a time: trains are queued in the order in which they are encoded
+        self._lock = Lock()  # guards the subscribers' queues and counts
+        self._gate_lock = Lock()  # held from a change of ``blocked`` until ``gate`` has returned
         self._subscribers: list[Subscriber] = []
         self._callbacks: list[tuple[str, TrainCallback]] = []
         self._callback_counts: dict[str, int] = {}
-        self._gone = SubscriberReading("(gone)")  # sums over the subscribers that have left
-        self.history: History | None = None  # where it is kept on disk
+        self._gone = SubscriberReading("(gone)")  # the sums of the subscribers that have left
+        self.history = history
         self._named: list[NamedReader] = []
 
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def deliver(self, train: Train) -> None:
-        with self._order:
+        """Give a train to all subscribers. On the thread that made it."""
+        with self._delivery_lock:
             self.emitted += train.count
             if not train.count:
                 return
             for name, callback in self._callbacks:
-                self._call(name, callback, train)
+                self._call_back(name, callback, train)
             if self._subscribers:
                 assert self._encoder is not None and self._wake is not None
                 data = self._encoder.encode(train)
-                if self._wake.is_here:
+                if self._wake.is_io_thread:
                     self._write(data, train.count)
                 else:
                     self._queue(data, train.count)
                     self._wake(self)
 
     def history_grew(self) -> None:
-        """More of the history may be read."""
+        """Wake the named readers: more of the history is on disk."""
         if self._named and self._wake is not None:
             self._wake(self)
 
     def subscribe(self, callback: TrainCallback, name: str = "in process") -> Callable[[], None]:
-        """Hand every train from now on to a callable, on the thread that made it. Returns how to stop that."""
-        with self._order:
+        """Call a function with every train from now on, on the thread that made it. Return a function that stops it."""
+        with self._delivery_lock:
             name = f"{name} {len(self._callback_counts) + 1}"
             entry = (name, callback)
             self._callback_counts[name] = 0
             self._callbacks = [*self._callbacks, entry]
 
         def stop() -> None:
-            with self._order:
+            with self._delivery_lock:
                 self._callbacks = [e for e in self._callbacks if e is not entry]
 
         return stop
@@ -199,10 +205,10 @@ class Outlet:
         return bool(self._subscribers or self._callbacks)
 
     def readings(self) -> list[SubscriberReading]:
-        """One for each subscriber, and one for all that have left."""
+        """Return a reading for each subscriber, and one for all that have left."""
         with self._lock:
             for s in self._subscribers:
-                s.settle()
+                s.count_delivered()
             out = [s.reading() for s in self._subscribers]
         out += [SubscriberReading(n, c, c) for n, c in self._callback_counts.items()]
         out += [reader.reading() for reader in self._named]
@@ -212,14 +218,14 @@ class Outlet:
     def is_drained(self) -> bool:
         with self._lock:
             for s in self._subscribers:
-                s.settle()
+                s.count_delivered()
             return not any(s.queue or s.in_transport for s in self._subscribers)
 
-    def _call(self, name: str, callback: TrainCallback, train: Train) -> None:
+    def _call_back(self, name: str, callback: TrainCallback, train: Train) -> None:
         try:
             callback(train)
         except Exception:
-            # A reader's mistake must not end the worker that happens to serve it: it loses its place, loudly.
+            # An error of a subscriber must not end the worker that calls it: remove the subscriber, and log the error.
             log.exception("a subscriber of output %s failed and was removed", self.name)
             self._callbacks = [e for e in self._callbacks if e[1] is not callback]
         else:
@@ -231,12 +237,12 @@ class Outlet:
             for s in self._subscribers:
                 s.offered += tuples
                 full = s.queued_bytes > 0 and s.queued_bytes + len(data) > self._buffer_bytes
-                if s.cut or (self._when_slow == "drop" and (s.skipping or full)):
+                if s.disconnecting or (self._when_slow == "drop" and (s.skipping or full)):
                     s.dropped += tuples
                     s.gap += tuples
                     s.skipping = True
                 elif full and self._when_slow == "disconnect":
-                    s.cut = True
+                    s.disconnecting = True
                     s.dropped += tuples
                 else:
                     s.put(data, tuples)
@@ -245,14 +251,14 @@ class Outlet:
             self._block()
 
     def _block(self) -> None:
-        # Said under the lock that guards the switch: "free" must not overtake "blocked" on its way to the scheduler.
-        with self._switch:
+        # The lock covers the change and the call: a release must not overtake a block on its way to the scheduler.
+        with self._gate_lock:
             with self._lock:
                 if self.blocked or not any(s.queued_bytes > self._buffer_bytes for s in self._subscribers):
                     return
                 self.blocked = True
-            if self._on_blocked is not None:
-                self._on_blocked(self.number, True)
+            if self._gate is not None:
+                self._gate(self.number, True)
 
     # -- the I/O thread -----------------------------------------------------------------------------------------------
 
@@ -288,24 +294,25 @@ class Outlet:
         return self._encoder
 
     def _write(self, data: bytes, tuples: int) -> None:
-        """Hand a train on at once: the transport gathers what is written in one turn of the loop."""
-        if len(self._subscribers) == 1:  # the usual case past the queue, 4 us for 9
+        """Write a train at once. The transport joins the writes of one turn of the loop."""
+        if len(self._subscribers) == 1:  # the usual case: without the queue it takes 4 us instead of 9
             s = self._subscribers[0]
             with self._lock:
-                straight = not (s.queue or s.paused or s.skipping or s.cut) and not s.transport.is_closing()
-                if straight:
-                    s.settle()
+                is_full = bool(s.queue) or s.paused or s.skipping
+                writes_at_once = not (is_full or s.disconnecting or s.transport.is_closing())
+                if writes_at_once:
+                    s.count_delivered()
                     s.offered += tuples
                     s.handed_bytes += len(data)
                     s.in_transport.append((s.handed_bytes, tuples))
-            if straight:
+            if writes_at_once:
                 s.transport.write(data)  # may call pause_writing
                 return
         self._queue(data, tuples)
         self.pump()
 
     def pump(self) -> None:
-        """Hand on what waits, as far as the transports take it."""
+        """Write what waits, as far as the transports take it."""
         for reader in self._named:
             reader.pump()
         for subscriber in self._subscribers:
@@ -313,29 +320,29 @@ class Outlet:
         self._unblock()
 
     def resume(self, subscriber: Subscriber) -> None:
-        """The transport takes more."""
+        """Go on writing: the transport takes more."""
         subscriber.paused = False
         self._pump(subscriber)
         self._unblock()
 
     def _pump(self, s: Subscriber) -> None:
-        if s.cut:
-            log.warning("output %s: %s reads too slowly and is disconnected", self.name, s.name)
+        if s.disconnecting:
+            log.warning("output %s: disconnected %s, which reads too slowly", self.name, s.name)
             s.transport.abort()
             return
         while not s.paused and not s.transport.is_closing():
             with self._lock:
-                data, tuples = self._next(s)
+                data, tuples = self._next_chunk(s)
             if not data:
                 break
             s.transport.write(data)  # may call pause_writing
             with self._lock:
                 s.handed_bytes += len(data)
                 s.in_transport.append((s.handed_bytes, tuples))
-                s.settle()
+                s.count_delivered()
 
-    def _next(self, s: Subscriber) -> tuple[bytes, int]:
-        """The next piece for the transport; a gap marker once there is room for what follows it."""
+    def _next_chunk(self, s: Subscriber) -> tuple[bytes, int]:
+        """Take the next bytes for the transport and their tuples; a gap marker when there is room for what follows."""
         chunks: list[bytes] = []
         size = tuples = 0
         while s.queue and size < WRITE_BYTES:
@@ -350,23 +357,23 @@ class Outlet:
             s.gap = 0
             s.skipping = False
             if not chunks:
-                return self._next(s)
+                return self._next_chunk(s)
         return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), tuples
 
     def _unblock(self) -> None:
-        seems_blocked = self.blocked  # looked at again under the lock
+        seems_blocked = self.blocked  # checked again under the lock
         if not seems_blocked:
             return
-        with self._switch:
+        with self._gate_lock:
             with self._lock:
                 if any(s.queued_bytes > self._buffer_bytes // 2 for s in self._subscribers):
                     return
                 was_blocked, self.blocked = self.blocked, False
-            if was_blocked and self._on_blocked is not None:
-                self._on_blocked(self.number, False)
+            if was_blocked and self._gate is not None:
+                self._gate(self.number, False)
 
     def close(self) -> None:
-        """End every connection properly; what the kernel does not take at once is dropped with the transport."""
+        """End every connection with the format's end. Bytes that the kernel does not take at once are dropped."""
         for reader in self._named:
             reader.close()
         for s in self._subscribers:

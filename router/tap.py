@@ -1,8 +1,7 @@
-"""A tap: watching the tuples that pass a place, without standing in their way.
+"""A tap: watch the tuples that pass a place, without slowing them down.
 
-Trains are immutable, so a tap only keeps references; it is called on the thread that moves them and does next to
-nothing there. What the watcher does not take in time is dropped and shown as a gap: a slow terminal must never hold up
-an arc.
+The thread that moves a train calls ``offer``, which only keeps a reference: trains are immutable. When the watcher
+reads too slowly, the tap drops tuples and shows the gap. A slow terminal must never hold up an arc.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from threading import Lock
 
 import numpy as np
 
-from catalog.describe import Place
+from catalog.describe import TapPlace
 from router.codecs.ndjson import NdjsonEncoder
 from storage.train import Train
 
 Unregister = Callable[[], None]
-TapSource = Callable[[Place, Callable[[Train], None]], Unregister]
-"""Call back with every train that passes a place, on whatever thread moves it, until unregistered."""
+TapSource = Callable[[TapPlace, Callable[[Train], None]], Unregister]
+"""Registers a callback for every train that passes a place, on the thread that moves it. Returns the unregistration."""
 
 PENDING_TUPLES = 2_000
-CHUNK_TUPLES = 500  # encoded at once on the I/O thread: about 0.2 ms
+CHUNK_TUPLES = 500  # encoded in one go on the I/O thread: about 0.2 ms
 
 
 class Tap:
-    """``offer`` is called by the engine's threads, ``lines`` runs on the loop that made it.
+    """The engine's threads call ``offer``; ``lines`` runs on the loop that constructed the tap.
 
-    ``every`` keeps each n-th tuple; ``limit`` ends the tap after so many tuples, 0 never.
+    The tap keeps each ``every``-th tuple and ends after ``limit`` tuples; 0 means no limit.
     """
 
-    def __init__(self, place: Place, every: int, limit: int) -> None:
+    def __init__(self, place: TapPlace, every: int, limit: int) -> None:
         assert every >= 1
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
@@ -46,12 +45,12 @@ class Tap:
         self._ended = False
 
     def end(self) -> None:
-        """No more, from the loop's thread: the server stops."""
+        """End the tap, because the server stops. On the loop's thread."""
         self._ended = True
         self._ready.set()
 
     def offer(self, train: Train) -> None:
-        """Keep what there is room for. Any thread."""
+        """Keep as many tuples as there is room for. Any thread."""
         if train.count == 0:
             return
         with self._lock:
@@ -71,7 +70,7 @@ class Tap:
             self._loop.call_soon_threadsafe(self._ready.set)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The tuples as ndjson, until the limit or the end. A gap line says how many were missed."""
+        """Yield the tuples as ndjson, until the limit or the end. A gap line says how many tuples were dropped."""
         sent = 0
         while not self._limit or sent < self._limit:
             await self._ready.wait()
@@ -85,6 +84,7 @@ class Tap:
                 yield self._encoder.encode(train)
 
     def _next(self, at_most: int) -> tuple[Train | None, int]:
+        """Return the next tuples, and the number of dropped tuples since the last call."""
         with self._lock:
             lost, self._lost = self._lost, 0
             if not self._trains:

@@ -1,19 +1,20 @@
 """Deadlines in batches (P4): tasks of one interval run together, the earliest deadline first.
 
-A task is one tuple for one query; its deadline is its arrival and what the query allows. A basic batch holds the tasks
-of an interval phi, whose deadlines count as the same; a scheduling batch is k of them. ``bts`` keeps k; ``ats`` moves
-it by the share of deadlines missed, with a proportional and an integral part. With ``drop`` (``bts1``, ``ats1``) the
-oldest tasks that cannot make it are thrown away before the batch runs, counted on their arc as expired.
+A task is one tuple for one query; its deadline is its arrival plus the deadline of the query. A basic batch holds the
+tasks of an interval phi, whose deadlines count as the same; a scheduling batch is k basic batches. ``bts`` keeps k;
+``ats`` adapts it to the share of missed deadlines, with a proportional and an integral part. With ``drop`` (``bts1``,
+``ats1``) the oldest tasks that cannot meet their deadline are dropped before the batch runs, and counted on their arc
+as expired.
 
-With ``overdue`` set, tasks whose deadline is over are dropped by every one of them; with ``whole`` a basic batch is not
-run before its interval is over. Both are how P4 has it.
+Two settings run the policies as P4 does in its experiments: with ``overdue`` every one of them drops the tasks whose
+deadline is over; with ``whole`` a basic batch does not run before its interval is over.
 
-The controller sees the share of tasks that were late in the plans that have ended since it last looked. What was
-dropped does not count: there was too much to do, and a shorter batch, with more steps for the same tasks, would make it
-worse.
-With ``total`` it is as P4 has it: the change is that from one execution to the next, SDMR is that of all time, and what
-was dropped is missed. Then k is 1 in every overload, as P4 says that it must be. A daemon runs for months, and a share
-of all time would hold its first bad hour against it for good.
+The controller reads the share of late tasks among the plans that have ended since its last reading. Dropped tasks do
+not count: they say that there was too much work, and a shorter batch, with more steps for the same tasks, would make
+that worse. With ``total`` the controller is that of P4: the change is from one execution to the next, SDMR is that of
+the whole run, and a dropped task counts as missed. Then k is 1 in every overload, as P4 says that it must be. A daemon
+runs for months; a share over the whole run would hold its first bad hour against it for good, so ``total`` is off
+there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Batch = tuple[int, int, int]
 
 
 class Batches(Ranking):
-    """Boxes by the deadline of their oldest tuple, and how many deadlines were missed."""
+    """An index of boxes by the deadline of their oldest tuple, which also counts the missed deadlines."""
 
     learns = True
 
@@ -44,14 +45,14 @@ class Batches(Ranking):
         self.k = state.settings.batch.k
         self.share_missed = 0.0  # SDMR of the last interval
         self._adaptive = adaptive
-        self._tasks = 0  # since the controller last looked
+        self._tasks = 0  # since the controller's last reading
         self._missed = 0.0
-        self._tasks_before = 0  # of all time until then
+        self._tasks_before = 0  # of the whole run until that reading
         self._missed_before = 0.0
         self._since_ns: int | None = None
-        self._open: list[Batch] = []  # what the last plan has claimed
-        self._running: dict[int, list[Batch]] = {}  # the same, by id of a plan that runs
-        self._ended: list[Batch] = []  # of plans that have ended since the clock was last read
+        self._open: list[Batch] = []  # claimed by the last plan
+        self._running: dict[int, list[Batch]] = {}  # claimed by the plans that run, by the id of the plan
+        self._ended: list[Batch] = []  # claimed by the plans that have ended since the clock was last read
 
     def dispatched(self, plan: Plan) -> None:
         self._open = self._running[id(plan)] = []
@@ -61,7 +62,8 @@ class Batches(Ranking):
         self._open.append((due_ns, 2 * (mean_arrival_ns - first_arrival_ns), tuples))
 
     def finished(self, plan: Plan) -> None:
-        """When that was, only the clock tells, which is read before the next decision."""
+        """Keep the batches of a plan that has ended. Its time is that of the next ``clock``, before the next
+        decision."""
         self._ended += self._running.pop(id(plan), ())
 
     def expired(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
@@ -71,7 +73,7 @@ class Batches(Ranking):
             self._missed += tuples
 
     def is_filling(self, box: int) -> bool:
-        """Whether the basic batch of a listed box is not to be run yet."""
+        """Return whether the basic batch of a listed box must not run yet."""
         filling: bool = self._keys[box][0]
         return filling
 
@@ -102,7 +104,8 @@ def deadline_key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int
 
 
 def batch_key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
-    """By deadline; where batches are whole, one that is still being filled comes after all, until it is full."""
+    """Return the deadline as the key. Where batches are whole, a batch that is still filling comes after all others
+    until it is full."""
     rule, head_ns = state.settings.batch, state.head_ns(box)
     full_ns = head_ns + rule.basic_ns
     if rule.whole and now_ns < full_ns:
@@ -111,23 +114,23 @@ def batch_key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | 
 
 
 def late_tasks(batch: Batch, now_ns: int) -> float:
-    """How many tasks of a batch that is done now were due before."""
+    """Return how many tasks of a batch that ends now were due before now."""
     due_ns, span_ns, tasks = batch
     return tasks * min(1.0, max(0.0, (now_ns - due_ns) / max(span_ns, 1)))
 
 
 def next_k(k: int, rule: BatchRule, change: float, share_missed: float) -> int:
-    """The controller: k = max(1, k - floor(Kp dSDMR + Ki SDMR)); ``change`` is dSDMR."""
+    """Return the next k of the controller: max(1, k - floor(Kp dSDMR + Ki SDMR)); ``change`` is dSDMR."""
     return max(1, k - floor(rule.proportional * change + rule.integral * share_missed))
 
 
 def tasks_in_time(deadline_ns: int, now_ns: int, step_ns: float, task_ns: float) -> int:
-    """S(Q): how many tasks can be done by then."""
+    """Return S(Q), the number of tasks that can be done before the deadline."""
     return max(0, floor((deadline_ns - now_ns - step_ns) / max(task_ns, 1e-9)))
 
 
 def batch_plan(state: SchedulerState, now_ns: int, *, drop: bool) -> Plan | None:
-    """The scheduling batch of the earliest deadline."""
+    """Return the plan of the scheduling batch with the earliest deadline."""
     index = state.index
     assert isinstance(index, Batches), "the state does not follow a policy of batches"
     box = index.best()
@@ -151,19 +154,22 @@ def batch_plan(state: SchedulerState, now_ns: int, *, drop: bool) -> Plan | None
             late[a] = late.get(a, 0) + tuples
     dropped = tuple(late.items())
     if dropped and not any(takes.values()):
-        return Plan((Step(box, 0),), takes, dropped)  # the box still has to hear of the time that passed
+        return Plan((Step(box, 0),), takes, dropped)  # for the watermark that the dropped tuples carried
     return Plan(expand(state, unit).steps, takes, dropped)
 
 
 def overdue_tasks(state: SchedulerState, box: int, now_ns: int) -> dict[int, int]:
-    """By arc of the box: the tasks whose deadline is over."""
+    """Return the number of tasks whose deadline is over, by arc of the box."""
     before_ns = now_ns - state.facts.deadline_ns[box] - 1
     late = {a: arrived_before(state.arcs[a], before_ns) for a in state.network.boxes[box].in_arcs}
     return {a: tuples for a, tuples in late.items() if tuples}
 
 
 def head_after(state: SchedulerState, box: int, late: dict[int, int]) -> int | None:
-    """When the oldest task came that is left of a box once these are gone. Of a train its first counts."""
+    """Return the arrival of the oldest task of a box that is left when these are dropped; None if none is left.
+
+    A train counts by its first tuple.
+    """
     heads = []
     for a in state.network.boxes[box].in_arcs:
         left = late.get(a, 0)
@@ -178,7 +184,7 @@ def head_after(state: SchedulerState, box: int, late: dict[int, int]) -> int | N
 def _too_many(
     state: SchedulerState, box: int, takes: dict[int, int], head_ns: int, now_ns: int
 ) -> tuple[tuple[int, int], ...]:
-    """By arc of the box: how many of the oldest tasks of its batch cannot make it."""
+    """Return, by arc of the box, how many of the oldest tasks of its batch cannot meet the deadline."""
     facts = state.facts
     deadline_ns = head_ns + facts.deadline_ns[box]
     arcs = [a for a in state.network.boxes[box].in_arcs if takes[a]]
@@ -186,5 +192,5 @@ def _too_many(
     late = tasks - tasks_in_time(deadline_ns, now_ns, state.settings.batch.step_ns, facts.downstream_ns[box])
     if late <= 0:
         return ()
-    # Of several inputs each gives up its share, rounded up: an arc's tuples of one interval are equally old.
+    # Each input gives up its share, rounded up: the tuples of one interval are equally old on every arc.
     return tuple([(a, min(takes[a], -(-takes[a] * late // tasks))) for a in arcs])

@@ -1,12 +1,13 @@
-"""The p-tuple on a grid (P0 section 6.2): boxes in buckets, moved by a calendar queue when their time comes.
+"""The p-tuple on a grid (P0 section 6.2): boxes in buckets, which a calendar queue moves when their time comes.
 
-The range of losses (slopes) is cut into g parts and that of slacks into s; all boxes of one cell count as equal and are
-taken in the order in which they came into it. From the graphs of its outputs a box has a table, made once, of the
-latencies at which it changes its cell. Latency grows by itself as time passes, so when a box is put into its cell, the
-moment of its next move is known, and waits in the calendar queue. A step costs the boxes that moved.
+The range of losses (slopes) is divided into g parts and the range of slacks into s. All boxes of one cell count as
+equal and are served in the order in which they entered it. For each box a table, made once from the graphs of its
+outputs, lists the latencies at which the box changes its cell. Latency grows by itself as time passes. When a box
+enters its cell, the time of its next move is therefore known, and is put into the calendar queue. A step costs only the
+boxes that moved.
 
-A cell is a number: steeper losses come first, then shorter slacks; a bit is set in ``_filled`` for each cell with a
-box in it, and the lowest set bit is where to look.
+A cell is a number: steeper losses come first, then shorter slacks. ``_filled`` has a bit for each cell that holds a
+box; the lowest set bit is the best cell.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from scheduler.state import SchedulerState
 
 
-class Table:
-    """The cell of a box by latency: ``cells[i]`` left of ``edges_ns[i]``."""
+class BucketTable:
+    """The cell of a box by its latency: ``cells[i]`` holds left of ``edges_ns[i]``."""
 
     __slots__ = ("cells", "edges_ns")
 
@@ -35,18 +36,18 @@ class Table:
         self.cells = cells
 
 
-def make_table(urgency: Urgency, grid: int, steepest: float, longest_ns: float) -> Table:
-    """Cut each piece of the graphs into cells. ``steepest`` and ``longest_ns`` are the ends of the two ranges."""
+def make_table(urgency: Urgency, grid: int, steepest: float, longest_ns: float) -> BucketTable:
+    """Divide each piece of the graphs into cells. ``steepest`` and ``longest_ns`` are the ends of the two ranges."""
     edges: list[int] = []
     cells: list[int] = []
     left = 0
     for i, loss in enumerate(urgency.losses):
         row = grid - 1 - _part(loss, steepest, grid)  # the steepest in row 0
         if i == len(urgency.edges_ns):
-            cells.append(row * grid + grid - 1)  # no critical point any more: the longest slack
+            cells.append(row * grid + grid - 1)  # past the last critical point: the longest slack
             break
         right = urgency.edges_ns[i]
-        if right <= left:  # over before a tuple can be there
+        if right <= left:  # it ends before any tuple can be there
             continue
         for part in range(_part(right - left, longest_ns, grid), 0, -1):
             edges.append(right - floor(part * longest_ns / grid))
@@ -54,11 +55,11 @@ def make_table(urgency: Urgency, grid: int, steepest: float, longest_ns: float) 
         edges.append(right)
         cells.append(row * grid)
         left = right
-    return Table(edges, cells)
+    return BucketTable(edges, cells)
 
 
 def _part(value: float, most: float, parts: int) -> int:
-    """Which of the equal parts of [0, most]."""
+    """Return the number of the part of [0, most] that holds the value; the parts are equal."""
     return min(parts - 1, int(value / most * parts)) if most > 0 else 0
 
 
@@ -68,7 +69,7 @@ class Buckets(Index):
         self.grid = grid
         boxes = len(state.network.boxes)
         self._stamp = [0] * boxes
-        self._due_ns = [0] * boxes  # when the calendar queue will bring it up, or did
+        self._due_ns = [0] * boxes  # for when the box was put into the calendar queue last
         self._cell = [-1] * boxes  # -1: not listed
         self._members: list[dict[int, None]] = [{} for _ in range(grid * grid)]
         self._filled = 0
@@ -102,8 +103,11 @@ class Buckets(Index):
             self._filled |= 1 << cell
 
     def _move_at(self, box: int, due_ns: int) -> None:
-        """Look at the box again then, or earlier if that is arranged: a queue that grows puts it off all the time, and
-        one look too many costs less than an entry for each train."""
+        """Have the box checked again at ``due_ns``, or at the earlier time for which it is in the calendar already.
+
+        A queue that grows moves its due time with every train. One check too many costs less than an entry for each
+        train.
+        """
         if not self.now_ns < self._due_ns[box] <= due_ns:
             self._due_ns[box] = due_ns
             self._stamp[box] += 1
@@ -128,7 +132,7 @@ class Buckets(Index):
                 self.list(box)
 
     def best(self) -> int | None:
-        """The box that has been longest in the best cell that is not empty. True only after ``clock``."""
+        """Return the box that has been in the best nonempty cell for longest. Valid only after ``clock``."""
         if not self._filled:
             return None
         cell = (self._filled & -self._filled).bit_length() - 1
@@ -139,7 +143,7 @@ class Buckets(Index):
 
 
 def _longest_ns(edges_ns: Sequence[int]) -> int:
-    """The longest slack that a tuple can have: from its arrival, or from a critical point, to the next one."""
+    """Return the longest slack of a tuple: from its arrival, or from a critical point, to the next critical point."""
     points = [0, *(e for e in edges_ns if e > 0)]
     return max((b - a for a, b in pairwise(points)), default=0)
 

@@ -1,11 +1,11 @@
-"""A calendar queue (Brown 1988): what is due when, at constant cost for each entry put in and taken out.
+"""A calendar queue (Brown 1988): a priority queue by time, at constant cost for each entry put in and taken out.
 
-Time is cut into days of one width, the days of a year share ``days`` lists, and an entry goes on the list of its day
-whatever its year. Reading moves from day to day and takes what is due by then. The width adapts: too many entries a day
-and it halves, too few and it doubles, so that a day holds a handful.
+Time is divided into days of one width. A year has ``days`` days with one list each, and an entry goes on the list of
+its day whatever its year. Reading goes from day to day and takes the entries that are due. The width adapts so that a
+day holds a handful of entries: with too many entries a day it halves, with too few it doubles.
 
-Entries are (due_ns, item, stamp). Whoever changed their mind puts in a new entry with a higher stamp and ignores the
-old one when it comes: nothing is searched for.
+Entries are (due_ns, item, stamp). To move an entry, put in a new one with a higher stamp and ignore the old one when it
+comes up: no entry is ever searched for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CalendarQueue:
         return self._size
 
     def put(self, due_ns: int, item: int, stamp: int) -> None:
-        """What is due already comes with the next reading."""
+        """Add an entry. One that is due already comes up with the next reading."""
         due_ns = max(due_ns, self._now_ns)
         self._days[due_ns // self._width_ns % len(self._days)].append((due_ns, item, stamp))
         self._size += 1
@@ -35,14 +35,14 @@ class CalendarQueue:
             self._rebuild(2 * len(self._days))
 
     def pop_due(self, now_ns: int) -> list[Entry]:
-        """Everything due by now, earliest first. Time goes forward only."""
+        """Take out all entries that are due, earliest first. Time goes forward only."""
         if now_ns < self._now_ns or not self._size:
             self._now_ns = max(now_ns, self._now_ns)
             return []
         due: list[Entry] = []
         days = self._days
         first, last = self._now_ns // self._width_ns, now_ns // self._width_ns
-        for day in range(first, min(last, first + len(days) - 1) + 1):  # a year's worth visits every list
+        for day in range(first, min(last, first + len(days) - 1) + 1):  # one year visits every list
             entries = days[day % len(days)]
             if entries:
                 later = [e for e in entries if e[0] > now_ns]
@@ -57,11 +57,11 @@ class CalendarQueue:
         return due
 
     def _rebuild(self, days: int) -> None:
-        """More or fewer days, and a width that puts about two entries into each day of the time that they span."""
+        """Change the number of days, and the width so that a day of the span in use holds about two entries."""
         entries = [e for day in self._days for e in day]
         if len(entries) > 1:
             times = sorted(e[0] for e in entries)
-            span_ns = times[len(times) * 3 // 4] - times[0]  # the far end is few and far between
+            span_ns = times[len(times) * 3 // 4] - times[0]  # without the far end, where entries are sparse
             self._width_ns = max(1_000, 2 * span_ns // max(1, len(times) * 3 // 4))
         self._days = [[] for _ in range(days)]
         for entry in entries:

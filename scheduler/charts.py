@@ -1,9 +1,9 @@
-"""Progress charts: how the memory that a tuple takes falls as work is spent on it (Chain, VPipe).
+"""Progress charts: how the memory of a tuple shrinks as work is spent on it (Chain, VPipe).
 
 A chart starts at (0, 1) and has a point for each box of a path: the expected work spent so far, and the expected size
-that is left. At the end of the path the tuple leaves the engine: nothing is left. The lower envelope is drawn from the
-start: of all later points the one of the steepest descent is its next corner, and so on from there. Boxes between two
-corners form one segment and share its slope; running the steepest segment first sets memory free the fastest.
+that is left. At the end of the path the tuple leaves the engine, and nothing is left. The lower envelope is drawn from
+the start: its next corner is the later point with the steepest descent, and so on from there. Boxes between two corners
+form one segment and share its slope. Running the steepest segment first frees memory fastest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Point = tuple[float, float]
 
 
 def lower_envelope(points: Sequence[Point]) -> list[int]:
-    """The corners, as positions in ``points``: the first, and from each the later one of the steepest descent."""
+    """Return the corners as positions in ``points``: the first, and from each the later one with the steepest
+    descent."""
     corners = [0]
     while corners[-1] < len(points) - 1:
         at = corners[-1]
@@ -28,7 +29,7 @@ def lower_envelope(points: Sequence[Point]) -> list[int]:
 
 
 def envelope_slopes(points: Sequence[Point]) -> list[float]:
-    """For each step from point to point, the descent of its segment of the envelope."""
+    """Return, for each step from point to point, the descent of its segment of the envelope."""
     corners = lower_envelope(points)
     slopes: list[float] = []
     for left, right in pairwise(corners):
@@ -41,7 +42,8 @@ def _slope(x: float, y: float, point: Point) -> float:
 
 
 def progress_chart(costs: Sequence[float], selectivities: Sequence[float], sizes: Sequence[float]) -> list[Point]:
-    """Of boxes in a row: cost of a tuple, selectivity, size of a tuple on the input of each."""
+    """Return the chart of boxes in a row, from the cost, the selectivity and the size of a tuple at each box's
+    input."""
     points = [(0.0, 1.0)]
     spent, left = 0.0, 1.0
     for i, (cost, selectivity) in enumerate(zip(costs, selectivities, strict=True)):
@@ -55,11 +57,11 @@ def progress_chart(costs: Sequence[float], selectivities: Sequence[float], sizes
 def chain_slopes(
     network: Network, cost_ns: Sequence[float], arc_selectivity: Sequence[float], tuple_bytes: Sequence[float]
 ) -> list[float]:
-    """By box: the steepest of its segments over the paths that lead through it."""
+    """Return by box the steepest of its segments, over the paths that lead through it."""
     slopes = [0.0] * len(network.boxes)
     for boxes, arcs in main_paths(network, arc_selectivity):
         costs = [cost_ns[b] for b in boxes]
-        # A box that nobody reads from drops what it makes: as good as leaving the engine.
+        # A box without consumers drops its output: as good as leaving the engine.
         selectivities = [arc_selectivity[a] for a in arcs] + [0.0] * (len(boxes) - len(arcs))
         chart = progress_chart(costs, selectivities, [tuple_bytes[b] for b in boxes])
         for box, slope in zip(boxes, envelope_slopes(chart), strict=True):
@@ -68,12 +70,12 @@ def chain_slopes(
 
 
 def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Paths that cover every box: the boxes, and the arc by which each is left.
+    """Return paths that cover every box: the boxes of each, and the arcs between them.
 
-    A path goes on from a box by the arc that carries most; the other branches of a fan-out are paths of their own.
-    (Every path from every stream would be more than can be counted in a network of diamonds.)
+    A path goes on from a box by the arc that carries the most tuples; the other branches of a fan-out are paths of
+    their own. (All paths from every stream were refused: a network of diamonds has exponentially many.)
     """
-    onward: list[int | None] = []  # by box: the arc that carries most
+    onward: list[int | None] = []  # by box: the arc that carries the most tuples
     for node in network.boxes:
         arcs = list(chain.from_iterable(node.out_arcs))
         onward.append(max(arcs, key=lambda a: (arc_selectivity[a], -a), default=None))
@@ -97,7 +99,7 @@ def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple
 
 
 def line_slopes(network: Network, cost_ns: Sequence[float], arc_flow: Sequence[float]) -> list[float]:
-    """By box: its slope when all boxes stand in one line and every tuple passes by those that it is not for."""
+    """Return by box its slope on the virtual line, where every tuple passes by the boxes that it is not for."""
     statistics = line_statistics(network, cost_ns, arc_flow)
     points = [(0.0, 1.0)]
     spent, left = 0.0, 1.0
@@ -109,10 +111,10 @@ def line_slopes(network: Network, cost_ns: Sequence[float], arc_flow: Sequence[f
 
 
 def line_statistics(network: Network, cost_ns: Sequence[float], arc_flow: Sequence[float]) -> list[tuple[float, float]]:
-    """Cost and selectivity of each box on the virtual line (P2, equation 1): averages over all tuples that pass.
+    """Return cost and selectivity of each box on the virtual line (P2, equation 1): averages over all tuples that pass.
 
-    What a stream brings is on the line from its start. The tuples of an output stay on it to its end, as in the paper;
-    a tuple on two arcs counts twice, for it is kept until both have taken it.
+    The tuples of a stream are on the line from its start. The tuples of an output stay on it to its end, as in the
+    paper. A tuple on two arcs counts twice, because it is kept until both have taken it.
     """
     flowing = sum(arc_flow[a] for stream in network.streams for a in stream.arcs)
     out = []

@@ -1,11 +1,11 @@
-"""Priorities that grow with the wait, each at a rate of its own: W times a weight (LSF, BSD).
+"""Priorities that grow with the wait, each at its own rate: W times a weight (LSF, BSD).
 
-Such priorities overtake each other all the time, so no heap holds them. But boxes of equal weight never overtake each
-other: among them the oldest head is first. So boxes are clustered by weight, a heap by age in each cluster, and a
-decision compares the heads of the clusters: as many products as there are clusters, not boxes.
+Such priorities overtake each other all the time, so a heap cannot hold them. But boxes of equal weight never overtake
+each other: among them the oldest head is first. So boxes are clustered by weight, with a heap by age in each cluster.
+A decision compares the heads of the clusters: one product for each cluster instead of one for each box.
 
-Weights are equal exactly (LSF), or on a logarithmic scale (BSD: within a factor of ``ratio``): there the choice is off
-by at most that factor, and the number of clusters stays small however different the boxes are.
+Weights are equal exactly (LSF) or on a logarithmic scale (BSD: within a factor of ``ratio``). On the logarithmic scale
+the choice is off by at most that factor, and the number of clusters stays small however different the boxes are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scheduler.state import SchedulerState
 
-EMPTY_NS = 2**62  # the head of a cluster with nothing in it: so young that it is never chosen
+EMPTY_NS = 2**62  # the head of an empty cluster: so young that it is never chosen
 FEW = 24  # below this many clusters a plain loop beats numpy
 
 
@@ -36,7 +36,9 @@ class Clusters(Index):
         self._weights_of = weights
         self._ratio = ratio
         self._stamp = [0] * len(state.network.boxes)
-        self._heads: list[int | None] = [None] * len(state.network.boxes)  # by box: since when; None: not listed
+        self._heads: list[int | None] = [None] * len(
+            state.network.boxes
+        )  # by box: arrival of its oldest tuple; None: not listed
         self.refresh()
 
     def refresh(self) -> None:
@@ -79,7 +81,7 @@ class Clusters(Index):
             self._head_ns[cluster] = EMPTY_NS
 
     def best(self, now_ns: int) -> int | None:
-        """The box with the highest weight times wait, among the heads."""
+        """Return the box with the highest weight times wait, among the heads."""
         if not len(self._heaps):
             return None
         if len(self._heaps) <= FEW:

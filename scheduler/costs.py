@@ -1,7 +1,7 @@
-"""What a sequence of box calls will take and how late its output will be, by the statistics (P0 section 4.1.2).
+"""Predict the cost of a sequence of box calls and the latency of its output, from the statistics (P0 section 4.1.2).
 
-The model of the paper: a call costs its overhead and so much a tuple; the tuples that leave come out one by one while
-the call runs. Expected values throughout: a box of selectivity 0.4 puts 0.4 tuples on the next queue.
+The model is that of the paper: a call costs its overhead plus a cost for each tuple, and its tuples come out one by one
+while the call runs. All values are expected values: a box of selectivity 0.4 puts 0.4 tuples on the next queue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Prediction(NamedTuple):
 
 
 def predict(facts: Facts, sequence: Sequence[int], waiting: Mapping[int, float]) -> Prediction:
-    """Run the boxes of ``sequence`` in this order, with this many tuples waiting for each."""
+    """Predict a run of the boxes in this order. ``waiting``: the tuples that wait, by box."""
     network = facts.network
     members = frozenset(sequence)
     queue = dict(waiting)

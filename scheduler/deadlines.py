@@ -1,8 +1,8 @@
-"""Tuples that are not worth computing: older than the dead point of every output that they could reach.
+"""Find the tuples that are too late to be worth computing: no output that they could reach would still value them.
 
-What an output's graph says, and who may lose a tuple so, is handed in (``dead_points``); here it is set against the
-time that the boxes on the way take. A train of tuples counts by its youngest: none is given up that could still make
-it.
+``dead_points`` comes from outside: by arc, the outputs that may lose tuples in this way and the delay at which each
+values a tuple no more. This module subtracts the time that the boxes on the path take. A train counts by its youngest
+tuple: no tuple is dropped that could still be in time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from catalog.network import Network
 from scheduler.events import Enqueued
 
 
-def give_up_ns(
+def hopeless_ages_ns(
     dead_points: Mapping[int, Sequence[tuple[int, int]]], paths_ns: Sequence[Mapping[int, float]], network: Network
 ) -> dict[int, int]:
-    """By arc, the age from which on no output behind it can be reached before its dead point.
+    """Return by arc the age from which a tuple cannot reach any output before its dead point.
 
-    ``paths_ns`` is by box and output: how long the boxes from there on take.
+    ``paths_ns``, by box and output: how long the boxes from there to the output take.
     """
     limits: dict[int, int] = {}
     for a, points in dead_points.items():
@@ -29,7 +29,7 @@ def give_up_ns(
 
 
 def dead_at_head(entries: Iterable[Enqueued], before_ns: int) -> int:
-    """Tuples of the trains at the head of a queue that arrived, all of them, before this time."""
+    """Count the tuples of the trains at the head of a queue that arrived wholly before this time."""
     dead = 0
     for entry in entries:
         last_ns = 2 * entry.mean_arrival_ns - entry.first_arrival_ns

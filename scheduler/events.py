@@ -1,6 +1,7 @@
-"""What the scheduler is told. ``SchedulerState.apply`` is the only reader.
+"""The events that change the scheduler's state. ``SchedulerState.apply`` is their only reader.
 
-Named tuples, because one is made for every train that moves: a frozen dataclass takes five times as long to make.
+They are named tuples because one is made for every train that moves: a frozen dataclass takes five times as long to
+make.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from scheduler.plan import Plan
 
 
 class Enqueued(NamedTuple):
-    """A train is on these arcs (posted after the storage manager has it, never before)."""
+    """A train is on these arcs. Posted after the storage manager has it, never before."""
 
     arcs: tuple[int, ...]
     tuples: int
@@ -21,13 +22,13 @@ class Enqueued(NamedTuple):
 
 
 class Dispatched(NamedTuple):
-    """A plan is about to go on the execution queue: its boxes are taken until it is finished."""
+    """A plan is about to go on the execution queue. Its boxes are in use until it is finished."""
 
     plan: Plan
 
 
 class Claimed(NamedTuple):
-    """The loop took this from an arc's queue for the plan that was dispatched last."""
+    """The loop took tuples from an arc's queue for the plan that was dispatched last."""
 
     arc: int
     tuples: int
@@ -35,7 +36,7 @@ class Claimed(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """The loop dropped this from the head of an arc's queue: it could not be in time any more."""
+    """The loop dropped tuples from the head of an arc's queue: they could not be in time any more."""
 
     arc: int
     tuples: int
@@ -43,39 +44,41 @@ class Expired(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A worker is done with a plan. Every Enqueued of the plan was posted before."""
+    """A worker has ended a plan. Every Enqueued of the plan was posted before."""
 
     plan: Plan
 
 
 class OutputBlocked(NamedTuple):
-    """An output takes no more for now: the boxes that feed it must rest."""
+    """An output takes no more for now. The boxes that feed it must not run."""
 
     output: int
 
 
 class OutputFreed(NamedTuple):
+    """An output takes tuples again."""
+
     output: int
 
 
 class Clock(NamedTuple):
-    """The time, told before each decision of a policy that keeps an index."""
+    """The time. Applied before each decision of a policy that keeps an index."""
 
     now_ns: int
 
 
-class Measured(NamedTuple):
-    """The statistics have moved: whatever was drawn from them is drawn anew."""
+class StatisticsMoved(NamedTuple):
+    """The statistics have changed. All numbers that depend on them are computed anew."""
 
 
-class Outcome(NamedTuple):
-    """How the outputs did since the monitor's last tick."""
+class MissedShares(NamedTuple):
+    """How many tuples each output received late since the monitor's last tick."""
 
-    missed: tuple[float, ...]  # by output, the share of tuples after their deadline; below 0 where none came
+    missed: tuple[float, ...]  # by output, the share of tuples after their deadline; below 0: no tuple came
 
 
 class MemoryShort(NamedTuple):
-    """Storage has no room for more, or has it again."""
+    """Storage has no room left, or has room again."""
 
     short: bool
 
@@ -89,7 +92,7 @@ Event: TypeAlias = (
     | OutputBlocked
     | OutputFreed
     | Clock
-    | Measured
-    | Outcome
+    | StatisticsMoved
+    | MissedShares
     | MemoryShort
 )

@@ -1,12 +1,12 @@
-"""What policies and traversals know about boxes: drawn from the statistics once, read many times.
+"""The numbers that policies and traversals read about boxes: computed from the statistics once, read many times.
 
-D(b) is what lies downstream of box b up to its outputs, b included. A policy asks for numbers over D(b) at every step,
-and they change only when the statistics do; so they are computed here, when first asked for, and thrown away as a whole
-when the statistics have moved (``Measured``). Plain lists: reading one float out of a numpy array costs more than the
-arithmetic done with it.
+D(b) is the part of the network downstream of box b up to its outputs, b included. A policy reads numbers over D(b) at
+every step, and they change only when the statistics do. So each is computed here on its first use, and all are thrown
+away when the statistics have changed (``StatisticsMoved``). They are plain lists: reading one float out of a numpy
+array costs more than the arithmetic done with it.
 
-Costs are nanoseconds. ``cost_ns`` is that of one tuple at the trains that the box gets now (the cost of the call is
-shared by its tuples); ``call_ns`` and ``tuple_ns`` are the two parts of a call, a + b*n.
+Costs are in nanoseconds. ``cost_ns`` is the cost of one tuple at the train length that the box gets now (its tuples
+share the cost of the call); ``call_ns`` and ``tuple_ns`` are the two parts of a call's cost, a + b*n.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ from scheduler.charts import chain_slopes, line_slopes
 from scheduler.rates import output_rates
 
 INFINITE_NS = 2**62
-"""A time that never comes, as an integer: keys of one kind compare exactly and fast."""
+"""A time that never comes. An integer, so that keys compare exactly and fast."""
 
 
 class Urgency:
-    """How utility falls with the latency at the output, over all the outputs that the tuples of a box reach.
+    """How utility falls with the latency at the output, over all outputs that the tuples of a box reach.
 
-    ``edges_ns`` are the latencies at which a critical point of some output's graph is reached; ``losses[i]`` is what is
-    lost a nanosecond left of ``edges_ns[i]``, and right of the edge before. With several outputs losses add up, and the
-    nearest edge counts; they are then seen from the box, each output's graph moved left by the way to it.
+    ``edges_ns`` are the latencies of the critical points of the outputs' graphs; ``losses[i]`` is the loss in a
+    nanosecond left of ``edges_ns[i]`` and right of the edge before. With several outputs the losses add up and the
+    nearest edge counts. They are then seen from the box: the graph of each output is shifted left by the time of the
+    path to it.
     """
 
     __slots__ = ("edges_ns", "losses")
 
     def __init__(self, edges_ns: tuple[int, ...], losses: tuple[float, ...]) -> None:
-        self.edges_ns = edges_ns  # whole: added to a time of day, a float would be off by hundreds of nanoseconds
+        self.edges_ns = edges_ns  # integers: a float, added to a time of day, would be off by hundreds of nanoseconds
         self.losses = losses
 
     def at(self, latency_ns: int) -> tuple[float, int]:
-        """What a nanosecond's wait loses, and the latency at the next critical point (infinite past the last)."""
+        """Return the loss in a nanosecond of waiting, and the latency of the next critical point (infinite past the
+        last)."""
         i = bisect_right(self.edges_ns, latency_ns)
         return self.losses[i], self.edges_ns[i] if i < len(self.edges_ns) else INFINITE_NS
 
 
 def add_graphs(graphs: Iterable[tuple[QoSGraph | None, float]]) -> Urgency:
-    """The graphs, each moved left by so much, added up."""
+    """Add up graphs, each shifted left by its number of nanoseconds."""
     changes: dict[int, float] = {}
     for graph, ns in graphs:
         if graph is None:
@@ -63,7 +65,7 @@ def add_graphs(graphs: Iterable[tuple[QoSGraph | None, float]]) -> Urgency:
     edges = sorted(changes)
     losses = [0.0]
     for edge in edges:
-        # Sums and differences of slopes leave dust behind that must not look like a slope of its own.
+        # Sums and differences of slopes leave rounding errors, which must not look like a slope.
         loss = losses[-1] + changes[edge]
         losses.append(loss if loss > 1e-9 * max(losses) else 0.0)
     return Urgency(tuple(edges), tuple(losses))
@@ -71,11 +73,13 @@ def add_graphs(graphs: Iterable[tuple[QoSGraph | None, float]]) -> Urgency:
 
 @lru_cache(maxsize=65_536)
 def of_graph(graph: QoSGraph | None) -> Urgency:
-    """Of one output. The graph does not change with the statistics, so it is read once."""
+    """Return the urgency of one output. Its graph does not depend on the statistics, so this is computed once."""
     return add_graphs([(graph, 0.0)])
 
 
 class Facts:
+    """One version of the statistics. Lists are by box unless they say otherwise."""
+
     def __init__(self, network: Network, statistics: Statistics, load: LoadModel) -> None:
         self.network = network
         self._statistics = statistics
@@ -94,21 +98,21 @@ class Facts:
 
     @cached_property
     def downstream_ns(self) -> list[float]:
-        """C: the expected work that one tuple at b causes from b on, on all branches: c1 + s1 c2 + s1 s2 c3 ..."""
+        """C: the expected work that one tuple at b causes from b on, over all branches: c1 + s1 c2 + s1 s2 c3 ..."""
         costs = self._load.coefficients(self._effective_ns, self._port_selectivity)
         out: list[float] = costs.boxes.tolist()
         return out
 
     @cached_property
     def tuple_work_ns(self) -> list[float]:
-        """The same without calls: what one tuple more in a train costs."""
+        """The same without the cost of calls: what one more tuple in a train costs."""
         costs = self._load.coefficients(self._statistics.cost_per_tuple_ns, self._port_selectivity)
         out: list[float] = costs.boxes.tolist()
         return out
 
     @cached_property
     def call_work_ns(self) -> list[float]:
-        """What the calls of D(b) cost, one each, however long the train."""
+        """The cost of one call of each box in D(b), however long the train."""
         out = list(self.call_ns)
         for node in reversed(self.network.boxes):
             out[node.number] += sum([out[b] for b in self.network.fed[node.number]])
@@ -116,7 +120,7 @@ class Facts:
 
     @cached_property
     def arc_selectivity(self) -> list[float]:
-        """By arc: how many tuples a box puts there for one that it takes. Of a stream's arc: 1."""
+        """By arc: how many tuples the box before it puts there for one that it takes. 1 for a stream's arc."""
         flat = self._port_selectivity.tolist()
         return [
             1.0 if arc.source.box is None else flat[self._port_start[arc.source.box] + arc.source.port]
@@ -125,7 +129,7 @@ class Facts:
 
     @cached_property
     def paths_ns(self) -> list[dict[int, float]]:
-        """By box: for each output that it reaches, how long the train that waits would take there, undelayed."""
+        """By box, for each output that it reaches: how long the train that waits would take to it without any delay."""
         paths: list[dict[int, float]] = [{} for _ in self.network.boxes]
         for node in reversed(self.network.boxes):
             own_ns = self.call_ns[node.number] + self.tuple_ns[node.number] * self.train_tuples[node.number]
@@ -141,7 +145,7 @@ class Facts:
 
     @cached_property
     def output_selectivity(self) -> list[float]:
-        """o_sel(b): tuples out of the network for one tuple at b, over all branches."""
+        """o_sel(b): the tuples that leave the network for one tuple at b, over all branches."""
         out = [0.0] * len(self.network.boxes)
         arc_selectivity = self.arc_selectivity
         for node in reversed(self.network.boxes):
@@ -152,9 +156,9 @@ class Facts:
 
     @cached_property
     def output_cost_ns(self) -> list[float]:
-        """What one tuple at the output costs when it is made of tuples at b: the sum of cost(k)/o_sel(k) over D(b).
+        """The cost of one tuple at the output that is made from tuples at b: the sum of cost(k)/o_sel(k) over D(b).
 
-        Where D(b) is no path, each box of it counts once.
+        Where D(b) is not a path, each of its boxes counts once.
         """
         each = [c / s if s > 0 else float("inf") for c, s in zip(self.cost_ns, self.output_selectivity, strict=True)]
         out = [0.0] * len(each)
@@ -167,7 +171,7 @@ class Facts:
         return out
 
     def downstream(self, box: int) -> tuple[int, ...]:
-        """D(b) as boxes, ascending: each after all that feed it."""
+        """Return the boxes of D(b) in ascending order: each after all boxes that feed it."""
         seen = {box}
         stack = [box]
         while stack:
@@ -179,17 +183,17 @@ class Facts:
 
     @cached_property
     def memory_rate(self) -> list[float]:
-        """mem_rr(b): bytes set free in a nanosecond of b's work."""
+        """mem_rr(b): bytes freed in a nanosecond of b's work."""
         return [
             size * (1.0 - s) / max(c, 1e-9)
             for size, s, c in zip(self.tuple_bytes, self.selectivity, self.cost_ns, strict=True)
         ]
 
-    # -- what outputs ask for -----------------------------------------------------------------------------------------
+    # -- the outputs' QoS ---------------------------------------------------------------------------------------------
 
     @cached_property
     def deadline_ns(self) -> list[int]:
-        """By box: the tightest deadline of the outputs that it reaches, from a tuple's arrival on."""
+        """The tightest deadline of the outputs that a box reaches, counted from a tuple's arrival."""
         outputs = self.network.outputs
         return [
             min((d for o in reach if (d := outputs[o].qos.deadline_ns) is not None), default=INFINITE_NS)
@@ -198,13 +202,13 @@ class Facts:
 
     @cached_property
     def tightest_ns(self) -> int:
-        """The tightest deadline of the whole network that can be held."""
+        """The tightest deadline in the network that can be met at all."""
         outputs = self.network.outputs
         return min((o.qos.deadline_ns or 0 for o in outputs if self.feasible[o.number]), default=INFINITE_NS)
 
     @cached_property
     def feasible(self) -> list[bool]:
-        """By output: whether a tuple that never waits is in time. Shorter trains cannot help one that is not."""
+        """By output: whether a tuple that never waits is in time. Where it is not, shorter trains cannot help."""
         alone_ns = self._load.ideal_ns(self._statistics.cost_per_call_ns, self._statistics.cost_per_tuple_ns).tolist()
         outputs = self.network.outputs
         return [
@@ -213,9 +217,9 @@ class Facts:
 
     @cached_property
     def urgency(self) -> list[tuple[Urgency, int]]:
-        """By box: a way to read utility off, and what to add to the latency of its tuples for it.
+        """The urgency of a box, and the time to add to the latency of its tuples before reading it.
 
-        A box with one output, the usual case, shares the graph of the output with all that lead there.
+        A box with one output, the usual case, shares the graph of the output with all other boxes that lead there.
         """
         outputs = self.network.outputs
         known: dict[tuple[tuple[int, int], ...], Urgency] = {}
@@ -231,13 +235,13 @@ class Facts:
             out.append((known[key], 0))
         return out
 
-    # -- priorities that only the statistics move --------------------------------------------------------------------
+    # -- priorities that depend on the statistics alone ---------------------------------------------------------------
 
     @cached_property
     def ideal_ns(self) -> list[float]:
-        """T by output: the sum of the costs on the way of a tuple that is emitted there.
+        """T by output: the sum of the costs on the path of a tuple that is emitted there.
 
-        Of several ways that meet in a union the dearest; of the two sides of a join both, for a joined tuple took both.
+        Of several paths that meet in a union the most expensive counts. At a join both count: a joined tuple took both.
         """
         upto = [0.0] * len(self.network.boxes)
         for node in self.network.boxes:
@@ -252,33 +256,33 @@ class Facts:
 
     @cached_property
     def box_ideal_ns(self) -> list[float]:
-        """T by box: of the outputs that it reaches the shortest, which feels a wait most."""
+        """T by box: the shortest T of the outputs that it reaches. That output feels a wait most."""
         return [min((self.ideal_ns[o] for o in reach), default=1e9) for reach in self.network.box_outputs]
 
     @cached_property
     def rate(self) -> list[float]:
-        """S/C: what HR ranks by."""
+        """S/C, by which HR ranks."""
         return output_rates(self.network, self.cost_ns, self.arc_selectivity, [1.0] * len(self.network.outputs))
 
     @cached_property
     def normalized_rate(self) -> list[float]:
-        """S/(C T): what HNR ranks by."""
+        """S/(C T), by which HNR ranks."""
         weights = [1.0 / t for t in self.ideal_ns]
         return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights)
 
     @cached_property
     def balanced_rate(self) -> list[float]:
-        """S/(C T^2): what BSD multiplies by the wait."""
+        """S/(C T^2), which BSD multiplies by the wait."""
         weights = [1.0 / t**2 for t in self.ideal_ns]
         return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights)
 
     @cached_property
     def chain_slope(self) -> list[float]:
-        """By box: the slope of its segment of the lower envelope."""
+        """The slope of a box's segment of the lower envelope (Chain)."""
         return chain_slopes(self.network, self.cost_ns, self.arc_selectivity, self.tuple_bytes)
 
     @cached_property
     def line_slope(self) -> list[float]:
-        """The same, when the whole network is one virtual line."""
+        """The same where the whole network is one virtual line (VPipe)."""
         rates = self._statistics.rate_per_s
         return line_slopes(self.network, self.cost_ns, self._load.flow(rates, self._port_selectivity).arcs.tolist())

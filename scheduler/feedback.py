@@ -1,9 +1,9 @@
-"""Outputs judged by how they do (P3): priority rises while an output does badly and falls while it is in its good zone.
+"""Priorities by results (P3): an output rises while its utility is low and falls while it is in its good zone.
 
-Ten times a second each output gets its mean utility since the last time, from the tuples that finished plans had taken;
-one that had none but has tuples waiting is judged by the oldest of them, or an output that starves would never be
-noticed. Below ``GOOD`` its level goes up by one, else down by one. The boxes of the highest level run first, the oldest
-tuple first among them.
+Ten times a second each output is judged by the mean utility of the tuples that finished plans took for it since the
+last judgement. An output without such tuples but with tuples waiting is judged by the oldest of them; otherwise an
+output that starves would never be noticed. Below ``GOOD`` its level rises by one, else it falls by one. The boxes of
+the highest level run first, and among them the oldest tuple.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ EVERY_NS = 100_000_000
 
 
 class Feedback(Ranking):
+    """An index of boxes by the level of their outputs."""
+
     learns = True
 
     def __init__(self, state: SchedulerState) -> None:
@@ -33,8 +35,8 @@ class Feedback(Ranking):
         self._utility = [0.0] * outputs  # summed over the tuples since the last judgement
         self._tuples = [0] * outputs
         self._judged_ns = 0
-        self._open: list[tuple[int, int, int]] = []  # box, tuples, mean arrival of what the last plan has claimed
-        self._running: dict[int, list[tuple[int, int, int]]] = {}  # the same, by id of a plan that runs
+        self._open: list[tuple[int, int, int]] = []  # box, tuples, mean arrival: claimed by the last plan
+        self._running: dict[int, list[tuple[int, int, int]]] = {}  # claimed by the plans that run, by the plan's id
         super().__init__(state, self._level_key)
 
     def _level_key(self, state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
@@ -81,7 +83,7 @@ class Feedback(Ranking):
 
 
 def utility(graph: QoSGraph, latency_ns: float) -> float:
-    """``QoSGraph.utility`` without numpy, which takes ten times as long for one value."""
+    """Return what ``QoSGraph.utility`` does, without numpy, which takes ten times as long for one value."""
     points = graph.points
     i = bisect_right(points, (latency_ns, 2.0))
     if i == 0:

@@ -1,16 +1,16 @@
-"""What a policy keeps ordered between two decisions, so that a step costs what has moved and not what exists.
+"""The order that a policy keeps between two decisions: a step then costs the boxes that moved, not all boxes.
 
-A policy is a pure function; the structures that make it fast (heaps, clusters, buckets) stand on the state's side,
-behind ``SchedulerState.apply``, and the policy only reads their head. The state tells its index
+A policy is a pure function. The structures that make it fast (heaps, clusters, buckets) belong to the state, behind
+``SchedulerState.apply``, and the policy only reads their head. The state calls its index:
 
-- ``changed(box)``: more or less waits for the box than before;
-- ``held(unit)`` and ``freed(unit)``: the unit's boxes may not or may again be chosen;
+- ``changed(box)``: more or fewer tuples wait for the box than before;
+- ``held(unit)`` and ``freed(unit)``: the unit's boxes must not, or may again, be chosen;
 - ``clock(now_ns)``: the time, before each decision;
-- ``refresh()``: the statistics have moved, and with them every priority;
-- ``claimed``, ``dispatched`` and ``finished``: what became of plans, for policies that learn from it.
+- ``refresh()``: the statistics have changed, and with them every priority;
+- ``claimed``, ``expired``, ``dispatched`` and ``finished``: the course of plans, for policies that learn from it.
 
-Only boxes for which something waits and whose unit is free are *listed*. Entries of heaps are never searched for: one
-that has become wrong is left behind under an old stamp and dropped when it comes up.
+Only boxes for which tuples wait and whose unit is free are *listed*. An entry of a heap is never searched for: an entry
+that is no longer valid stays under its old stamp and is dropped when it comes up.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from scheduler.state import SchedulerState
 
 Key = Any
-"""Whatever compares; the smallest is the most urgent."""
+"""Any value that compares; the smallest is the most urgent."""
 
 
 class Index:
-    """Knows which boxes are listed. What comes of it is for those who inherit."""
+    """Tells a subclass which boxes are listed; the subclass orders them."""
 
-    learns: ClassVar[bool] = False  # from every plan: ``claimed``, ``dispatched``, ``finished``
+    learns: ClassVar[bool] = False  # needs to see every plan: ``claimed``, ``dispatched``, ``finished``
 
     def __init__(self, state: SchedulerState) -> None:
         self.state = state
         self.now_ns = 0
 
-    # -- told by the state -------------------------------------------------------------------------------------------
+    # -- called by the state ------------------------------------------------------------------------------------------
 
     def changed(self, box: int) -> None:
         if not self.state.held[self.state.unit_of[box]]:
@@ -58,37 +58,37 @@ class Index:
         self.now_ns = now_ns
 
     def refresh(self) -> None:
-        """List everything anew: priorities have moved."""
+        """List all boxes anew: their priorities have changed."""
         for unit in self.state.ready:
             self.freed(unit)
 
     def claimed(self, box: int, tuples: int, first_arrival_ns: int, mean_arrival_ns: int) -> None:
-        """Tuples were taken for the plan that is dispatched next."""
+        """Tuples were taken for the plan that was dispatched last."""
 
     def expired(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
-        """Tuples were dropped: their time was over."""
+        """Tuples were dropped because they could not be in time."""
 
     def dispatched(self, plan: Plan) -> None: ...
 
     def finished(self, plan: Plan) -> None: ...
 
-    # -- for who inherits --------------------------------------------------------------------------------------------
+    # -- for subclasses ----------------------------------------------------------------------------------------------
 
     def list(self, box: int) -> None:
-        """The box may be chosen, or what waits for it has changed."""
+        """The box may be chosen, or its queue has changed."""
 
     def unlist(self, box: int) -> None:
-        """The box may not be chosen any more."""
+        """The box must not be chosen any more."""
 
     def urgency(self, box: int) -> Key:
-        """For comparing the boxes of one unit: the smallest first."""
+        """Return a key to compare the boxes of one unit by: the smallest first."""
         return self.state.head_ns(box)
 
 
 class Ranking(Index):
-    """A heap by a key that holds until something moves at the box, or until a time that the key itself names.
+    """A heap by a key that is valid until the box's queue changes, or until a time that comes with the key.
 
-    ``key(state, box, now_ns)`` gives the key and until when it holds.
+    ``key(state, box, now_ns)`` returns the key and until when it is valid; None: until the queue changes.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Ranking(Index):
         self._stamp = [0] * boxes
         self._keys: list[Key] = [None] * boxes  # None: not listed
         self._heap: list[tuple[Key, int, int]] = []  # key, box, stamp
-        self._moves: list[tuple[int, int, int]] = []  # when, box, stamp: its key must be made anew
+        self._moves: list[tuple[int, int, int]] = []  # when, box, stamp: compute its key anew then
         self._listed = 0
         self.refresh()
 
@@ -123,7 +123,7 @@ class Ranking(Index):
             self._listed -= 1
 
     def clock(self, now_ns: int) -> None:
-        """Make keys anew whose time is over, and bring an entry to the head that is true."""
+        """Compute the keys anew that are no longer valid, and bring a valid entry to the head."""
         self.now_ns = now_ns
         moves, stamp = self._moves, self._stamp
         while moves and moves[0][0] <= now_ns:
@@ -145,7 +145,7 @@ class Ranking(Index):
         super().refresh()
 
     def best(self) -> int | None:
-        """The most urgent box. True only after ``clock``."""
+        """Return the most urgent box. Valid only after ``clock``."""
         return self._heap[0][1] if self._heap else None
 
     def urgency(self, box: int) -> Key:

@@ -1,12 +1,24 @@
-"""The scheduler at work: drain events, apply them, ask the policy, claim trains, put the plan on the execution queue.
+"""The scheduler's loop: read the mailbox, ask the policy, take the trains, put the plan on the execution queue.
 
-Deciding is the policy's; this file only does. One thread at a time has the scheduler's *turn*, and only it touches the
-state or takes from the queues. The scheduler's own thread takes a turn some times a second, for what time alone
-changes; otherwise whoever brings news (the I/O thread with a train, a worker with a finished plan) takes the turn right
-there, if it is free, and whoever has it looks for more news before it goes. Handing a train to a sleeping thread costs
-30 us and more under Python's lock; this way a tuple changes threads twice on its way through, and a worker that is done
-finds its next plan without waiting for anyone. A thread that brings a few tuples may offer to run what they lead to
-by itself (``here``): a plan of few tuples through boxes that are done at once costs less than waking a worker.
+Deciding is the policy's; this file only acts. One thread at a time has the scheduler's *turn*, and only that thread
+touches the state or takes from the queues. The turn is a lock, and no thread that processes tuples ever waits for it:
+the thread that brings news acts on it right there if the turn is free, and the thread that has the turn looks for more
+news before it goes. Waking a thread of the scheduler's own for every train was refused: that costs 30 us and more under
+the GIL. This way a tuple changes threads twice on its way through, and a worker that ends a plan finds its next one
+without waiting.
+
+The ways to take the turn, from the most frequent to the rarest:
+
+- ``act_on_news`` (and ``post``): the I/O thread with a train, a worker with a finished plan, any thread with an event.
+  Does nothing while another thread has the turn: that thread will see the news.
+- ``acquire_if_idle`` ... ``release``: the I/O thread, which runs a train on the idle fast path and keeps the turn
+  meanwhile. Fails while another thread has the turn, or when there is anything to decide.
+- ``run``: the scheduler's own thread, 50 times a second, for what time alone changes. Skips a time when the turn is
+  taken.
+- ``drain_mailbox``: a measurement that cannot wait for ``run``. Does nothing while another thread has the turn.
+- ``paused``: a checkpoint, or a thread that copies the state. Waits for the turn.
+- ``follow``: a thread that changes the policy. Waits for the turn.
+- ``stop``: the thread that stops the engine. Waits for the turn and keeps it for good.
 
 The execution queue stays short (two plans a worker), so that decisions are fresh: a plan that waits behind ten others
 was decided on a state that is gone.
@@ -18,20 +30,19 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
-from threading import Event as Ended
+from threading import Event as Stopped
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
-from scheduler.deadlines import dead_at_head, give_up_ns
-from scheduler.events import Claimed, Clock, Dispatched, Event, Expired, Measured, MemoryShort
+from scheduler.claims import Claim, Claims, QueuedPlan, Storage
+from scheduler.deadlines import hopeless_ages_ns
+from scheduler.events import Clock, Dispatched, Event, MemoryShort, StatisticsMoved
 from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
 from scheduler.policies import Policy, make_index
 from scheduler.ranks import ranked_arcs
 from scheduler.state import SchedulerState
-from storage.plants import planted
-from storage.train import Train
 
 log = logging.getLogger("aurorad.scheduler")
 
@@ -39,200 +50,182 @@ PLANS_PER_WORKER = 2
 TURN_EVERY_S = 0.02
 SHORT_TUPLES = 128
 MEASURED_EVERY_NS = 1_000_000_000
-"""How often priorities are drawn anew from the statistics: they move within seconds, and it costs all boxes ..."""
+"""How often priorities are computed anew from the statistics: they move within seconds, and it costs all boxes ..."""
 MEASURED_SHARE = 100
-"""... so that in a large network it may take a hundredth of the time, and no more."""
-
-
-class Claim(NamedTuple):
-    """Trains taken from an arc for a plan. ``emptied``: nothing was left, so later tuples may bypass the queue."""
-
-    trains: list[Train]
-    emptied: bool
-
-
-class Work(NamedTuple):
-    """An entry of the execution queue. ``plan`` None tells a worker to end."""
-
-    plan: Plan | None
-    claims: dict[int, Claim]  # by arc
-
-
-class Storage(Protocol):
-    """What the loop needs of the storage manager."""
-
-    @property
-    def has_room(self) -> bool: ...
-
-    @property
-    def cut_arcs(self) -> int:
-        """How many arcs have a part on disk."""
-
-    @property
-    def wants_rank(self) -> bool: ...
-
-    def is_cut(self, arc: int) -> bool: ...
-
-    def rank(self, arcs: Sequence[int]) -> None:
-        """What the policy puts last is what goes to disk first."""
-
-    def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]: ...
-
-    def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
-        """Drop this many from the head; what must still reach the box (a watermark), tuples dropped, trains gone."""
+"""... so that in a large network it takes at most a hundredth of the time."""
 
 
 class Observer(Protocol):
-    """Who wants to know which decisions passed a tuple over, and which one took it."""
+    """Learns which decisions passed a tuple over, and which one took it."""
 
     waiting: dict[int, Any]  # the arcs on which such a tuple waits
 
-    def decided(self, plan: Plan, priority: Any, now_ns: int) -> None: ...
+    def note_decision(self, plan: Plan, priority: Any, now_ns: int) -> None: ...
 
-    def claimed(self, plan: Plan, claims: Mapping[int, Claim], now_ns: int) -> None: ...
+    def note_claims(self, plan: Plan, claims: Mapping[int, Claim], now_ns: int) -> None: ...
+
+
+def log_failure(error: Exception) -> None:
+    """Log a failure of the scheduler, where no caller wants to hear of it."""
+    log.critical("the scheduler failed and decides nothing any more", exc_info=error)
 
 
 class SchedulerLoop:
-    """Owner of the SchedulerState: whoever has the turn. ``run`` is the scheduler's thread; others ``post``."""
+    """Owner of the SchedulerState: the thread that has the turn.
+
+    ``now_ns`` is the wall clock, in which arrivals are stamped; ``clock_ns`` is monotonic and measures the loop's own
+    cost. ``on_failure`` hears of an exception in a policy or in the state, on the thread that ran into it.
+    ``dead_points``, by arc: the outputs behind it and the delay from which a tuple is worthless there; empty: no tuple
+    expires.
+    """
 
     def __init__(
         self,
         state: SchedulerState,
         policy: Policy,
         storage: Storage,
-        execution_queue: SimpleQueue[Work],
+        execution_queue: SimpleQueue[QueuedPlan],
         workers: int,
         now_ns: Callable[[], int],
         clock_ns: Callable[[], int],
+        *,
+        observer: Observer | None = None,
+        on_failure: Callable[[Exception], None] = log_failure,
+        dead_points: Mapping[int, Sequence[tuple[int, int]]] | None = None,
+        measured_every_ns: int = MEASURED_EVERY_NS,
     ) -> None:
         self.state = state
         self.policy = policy
         self.storage = storage
         self.execution_queue = execution_queue
         self.plans_at_most = PLANS_PER_WORKER * workers
-        self.now_ns = now_ns  # wall clock: what arrival stamps are in
-        self.clock_ns = clock_ns  # monotonic: for our own costs
+        self.now_ns = now_ns
+        self.clock_ns = clock_ns
         self.mailbox = Mailbox()
-        self._turn = Lock()
-        self._ended = Ended()
         self.failure: Exception | None = None
-        self.on_failure: Callable[[Exception], None] = _log_failure
-        self.observer: Observer | None = None
+        self.dead_points = dead_points or {}
+        self.measured_every_ns = measured_every_ns
         self.steps = 0
         self.decision_ns = 0  # in the policy and the state
         self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
-        self.storage_ns = 0  # in claiming trains
-        self.measured_every_ns = MEASURED_EVERY_NS
-        self._look_ns = 0  # when to look around next
-        self.dead_points: Mapping[int, Sequence[tuple[int, int]]] = {}  # by arc: output and delay from which it is late
-        self._give_up_ns: dict[int, int] = {}  # by arc: age from which on no output can be reached in time
-        self._decided_ns = 0  # the time that the last decision went by
+        self.storage_ns = 0  # in taking trains
+        self._observer = observer
+        self._on_failure = on_failure
+        self._turn = Lock()
+        self._stopped = Stopped()
+        self._claims = Claims(state, storage)
+        self._decided_ns = 0  # the time by which the last decision was made
+        self._refresh_ns = 0  # when the statistics are read next; 0: never yet
         self._prompt = [bool(getattr(node.box, "is_prompt", False)) for node in state.network.boxes]
         state.follow(make_index(policy))
 
-    # -- whose turn it is -------------------------------------------------------------------------------------------
+    # -- the ways to take the turn ------------------------------------------------------------------------------------
 
     def post(self, event: Event) -> None:
-        """News for the scheduler. Any thread; it may be the one that acts on it."""
+        """Tell the scheduler, and act on it if the turn is free. Any thread."""
         self.mailbox.put(event)
-        self.take_turn()
+        self.act_on_news()
 
-    def take_turn(self, here: list[Work] | None = None) -> None:
-        """Act on what is in the mailbox, unless another thread is at it: it looks once more before it goes.
+    def act_on_news(self, caller_runs: list[QueuedPlan] | None = None) -> None:
+        """Take steps while the mailbox has news, unless another thread has the turn. Any thread.
 
-        ``here`` gets at most one short plan that the caller will run itself.
+        The check comes again after each release: news that came while this thread had the turn is acted on here, and
+        news that comes after the last check finds the turn free. ``caller_runs`` gets at most one short plan, which the
+        caller then runs itself: for a few tuples through prompt boxes that costs less than waking a worker.
         """
         while self.mailbox.has_news and self._turn.acquire(blocking=False):
-            self._step_and_release(here)
+            self._step_and_release(caller_runs)
 
-    def begin_rest(self, unit: int) -> bool:
-        """Take the turn if nothing waits, runs or is to be read, so that there is nothing to decide, and ``unit`` is
-        free. Whoever gets it may run that unit, and gives the turn back with ``end_rest``; whoever does not brings
-        news, and looks again for a turn with it."""
+    def acquire_if_idle(self, unit: int) -> bool:
+        """Take the turn for the idle fast path if nothing waits, runs or is to be read, and ``unit`` may run.
+
+        There is nothing to decide then: every policy would run that unit. On True the caller has the turn, runs the
+        unit and calls ``release``. On False it announces its train as usual. The I/O thread.
+        """
         if not self._turn.acquire(blocking=False):
             return False
         begun_ns = self.clock_ns()
         state, mailbox = self.state, self.mailbox
-        # Plans that have ended may be all that there is to read: then nothing runs.
+        # The ends of plans may be all that there is to read: then nothing runs.
         ended = len(mailbox) == state.outstanding == mailbox.finished()
-        if not ended or not self._leaves_no_choice():
+        if not ended or not state.leaves_no_choice():
             self._turn.release()
             return False
         for event in mailbox.drain():
             state.apply(event)
-        if state.outstanding or state.held[unit] or not self._leaves_no_choice():  # more came while we looked
+        if state.outstanding or state.held[unit] or not state.leaves_no_choice():  # more came since the check
             self._step_and_release()
             return False
-        mailbox.is_hungry = mailbox.is_idle = True
-        self.steps += 1
-        decided_ns = self.clock_ns() - begun_ns
-        self.decision_ns += decided_ns
-        self.decision_counts[decision_bucket(decided_ns)] += 1
+        mailbox.has_plan_room = mailbox.queues_are_empty = True
+        self._count_decision(self.clock_ns() - begun_ns)
         return True
 
-    def _leaves_no_choice(self) -> bool:
-        state = self.state
-        return not (state.waiting_trains or state.memory_short or (state.index is not None and state.index.learns))
-
-    def end_rest(self) -> None:
+    def release(self) -> None:
+        """Give back the turn that ``acquire_if_idle`` took."""
         self._turn.release()
 
     def run(self) -> None:
-        """The scheduler's thread: statistics move and deadlines come nearer also when nobody posts."""
-        while not self._ended.wait(TURN_EVERY_S):
+        """Take a step 50 times a second: statistics move and deadlines come nearer without any event.
+
+        The scheduler's own thread.
+        """
+        while not self._stopped.wait(TURN_EVERY_S):
             if self._turn.acquire(blocking=False):
                 self._step_and_release()
-                self.take_turn()
+                self.act_on_news()
+
+    def drain_mailbox(self) -> None:
+        """Take a step even if the mailbox holds only events that change nothing now. Any thread."""
+        if not self.mailbox.is_empty and self._turn.acquire(blocking=False):
+            self._step_and_release()
+            self.act_on_news()
 
     @contextmanager
-    def held(self, timeout_s: float = 10.0) -> Iterator[None]:
-        """Inside, nothing is decided and nothing taken from the queues. What was dispatched before still runs."""
+    def paused(self, timeout_s: float = 10.0) -> Iterator[None]:
+        """Keep the turn: inside, nothing is decided and nothing is taken from the queues. Dispatched plans still run.
+
+        Any thread that may wait.
+        """
         if not self._turn.acquire(timeout=timeout_s):
-            raise TimeoutError(f"the scheduler's turn did not come within {timeout_s:.0f} s")
+            raise TimeoutError(f"the scheduler's turn did not become free within {timeout_s:.0f} s")
         try:
             yield
         finally:
             self._turn.release()
-            self.take_turn()
-
-    def stop(self) -> None:
-        """No step after this one. What still waits stays where it is."""
-        self._ended.set()
-        if self.failure is None:
-            self._turn.acquire()  # for good
-
-    def settle(self) -> None:
-        """Read what is in the mailbox even if nothing can be done about it now."""
-        if not self.mailbox.is_empty and self._turn.acquire(blocking=False):
-            self._step_and_release()
-            self.take_turn()
+            self.act_on_news()
 
     def follow(self, policy: Policy) -> None:
-        """Another policy decides from the next step on. Any thread but the one that has the turn."""
+        """Decide by another policy from the next step on. Any thread that may wait and does not have the turn."""
         with self._turn:
             self.policy = policy
             self.state.follow(make_index(policy))
 
+    def stop(self) -> None:
+        """Take the turn for good: no step after this. Tuples that wait stay on their queues."""
+        self._stopped.set()
+        if self.failure is None:  # else the turn is kept already
+            self._turn.acquire()
+
     @property
     def is_resting(self) -> bool:
-        """Nobody has the turn and nothing is to be read."""
+        """No thread has the turn and nothing is to be read."""
         return self.mailbox.is_empty and not self._turn.locked()
 
-    def _step_and_release(self, here: list[Work] | None = None) -> None:
+    # -- a step: everything below runs on the thread that has the turn -------------------------------------------------
+
+    def _step_and_release(self, caller_runs: list[QueuedPlan] | None = None) -> None:
         try:
-            self.step(here)
+            self.step(caller_runs)
         except Exception as error:  # noqa: BLE001
             # A policy or the state is broken: nothing may be decided on it any more, so the turn is kept. The thread
             # that happens to be here (the I/O thread, a worker) is not at fault and goes on.
             self.failure = error
-            self.on_failure(error)
+            self._on_failure(error)
         else:
             self._turn.release()
 
-    # -- a step -----------------------------------------------------------------------------------------------------
-
-    def step(self, here: list[Work] | None = None) -> None:
-        """Read the news, then fill the execution queue. With the turn only."""
+    def step(self, caller_runs: list[QueuedPlan] | None = None) -> None:
+        """Read the mailbox, then fill the execution queue."""
         state, apply = self.state, self.state.apply
         begun_ns = self.clock_ns()
         now_ns = self.now_ns()
@@ -243,111 +236,68 @@ class SchedulerLoop:
             if plan is None:
                 break
             decided_ns = self.clock_ns()
-            self.dispatch(plan, here)
-            self.steps += 1
-            self.decision_ns += decided_ns - begun_ns
-            self.decision_counts[decision_bucket(decided_ns - begun_ns)] += 1
+            self.dispatch(plan, caller_runs)
+            self._count_decision(decided_ns - begun_ns)
             begun_ns = self.clock_ns()
             self.storage_ns += begun_ns - decided_ns
-        self.mailbox.is_hungry = state.outstanding < self.plans_at_most
-        self.mailbox.is_idle = not state.waiting_trains
+        self.mailbox.has_plan_room = state.outstanding < self.plans_at_most
+        self.mailbox.queues_are_empty = not state.waiting_trains
         self.decision_ns += self.clock_ns() - begun_ns
 
     def decide(self, now_ns: int) -> Plan | None:
-        """Ask the policy."""
+        """Ask the policy for a plan."""
         state = self.state
         self._decided_ns = now_ns
-        if now_ns >= self._look_ns:
-            self._look_around(now_ns)
-        if not state.ready:  # nobody whom the policy could choose
+        if now_ns >= self._refresh_ns:
+            self._refresh(now_ns)
+        if not state.ready:  # the policy has no unit to choose from
             return None
         if state.index is not None:
             state.apply(Clock(now_ns))
         return self.policy(state, now_ns)
 
-    def dispatch(self, plan: Plan, here: list[Work] | None = None) -> None:
-        """Take what the plan asks for and hand it to the workers, or to the caller who offered."""
-        state = self.state
-        claims: dict[int, Claim] = {}
-        observer = self.observer if self.observer is not None and self.observer.waiting else None
+    def dispatch(self, plan: Plan, caller_runs: list[QueuedPlan] | None = None) -> None:
+        """Take the plan's trains, and hand it to the workers or to the caller."""
+        observer = self._observer if self._observer is not None and self._observer.waiting else None
         if observer is not None:
-            observer.decided(plan, self._priority(plan), self._decided_ns)
-        state.apply(Dispatched(plan))
-        for a, tuples in plan.expired:
-            left, dropped, whole = self.storage.expire(a, tuples, len(state.arcs[a].entries))
-            state.apply(Expired(a, dropped, whole))
-            claims[a] = Claim(left, not state.arcs[a].entries)
-        if self._give_up_ns:
-            self._give_up(plan, claims)
-        takes = plan.takes
-        for box, limit in plan.claims:
-            for a in state.network.boxes[box].in_arcs:
-                arc = state.arcs[a]
-                if arc.entries:
-                    tuples = limit if takes is None else takes.get(a, 0)
-                    # Never more than the state knows of: a train may be in storage whose event is still on its way.
-                    trains, taken, whole = self.storage.take(a, min(tuples, arc.tuples), len(arc.entries))
-                    state.apply(Claimed(a, taken, whole))
-                    if a in claims:
-                        trains = claims[a].trains + trains
-                    claims[a] = Claim(trains, not arc.entries)
-        if self.storage.cut_arcs:
-            self._stop_at_disk(plan, claims)
+            observer.note_decision(plan, self._priority(plan), self._decided_ns)
+        self.state.apply(Dispatched(plan))
+        claims = self._claims.take(plan, self._decided_ns)
         if observer is not None:
-            observer.claimed(plan, claims, self._decided_ns)
-        work = Work(plan, claims)
-        if here is not None and not here and self._is_short(work):
-            here.append(work)
+            observer.note_claims(plan, claims, self._decided_ns)
+        work = QueuedPlan(plan, claims)
+        if caller_runs is not None and not caller_runs and self._is_short(work):
+            caller_runs.append(work)
         else:
             self.execution_queue.put(work)
 
-    def _give_up(self, plan: Plan, claims: dict[int, Claim]) -> None:
-        """Before a plan takes its tuples: those at the head that will not reach any output in time are dropped."""
-        state = self.state
-        for box, _ in plan.claims:
-            for a in state.network.boxes[box].in_arcs:
-                limit_ns = self._give_up_ns.get(a)
-                if limit_ns is None or not (entries := state.arcs[a].entries):
-                    continue
-                dead = dead_at_head(entries, self._decided_ns - limit_ns)
-                if dead:
-                    left, dropped, whole = self.storage.expire(a, min(dead, state.arcs[a].tuples), len(entries))
-                    state.apply(Expired(a, dropped, whole))
-                    before = claims[a].trains if a in claims else []
-                    claims[a] = Claim(before + left, not state.arcs[a].entries)
-
-    def _priority(self, plan: Plan) -> Any:
-        """What the policy went by, as far as it keeps an order: that of the first box the plan takes from."""
-        index = self.state.index
-        return None if index is None or not plan.claims else index.urgency(plan.claims[0].box)
-
-    def _is_short(self, work: Work) -> bool:
-        """Few tuples through boxes that are done at once."""
+    def _is_short(self, work: QueuedPlan) -> bool:
+        """Return whether a plan has few tuples and only boxes that finish at once."""
         assert work.plan is not None
         tuples = sum([t.count for claim in work.claims.values() for t in claim.trains])
         return tuples <= SHORT_TUPLES and all(map(self._prompt.__getitem__, work.plan.boxes))
 
-    def _stop_at_disk(self, plan: Plan, claims: dict[int, Claim]) -> None:
-        """A superbox ends at a queue of which a part is on disk: what went past it would overtake that part."""
-        for box in plan.boxes:
-            for a in self.state.network.boxes[box].in_arcs:
-                if self.storage.is_cut(a) and not planted("spill_overtakes"):
-                    claims[a] = Claim(claims[a].trains if a in claims else [], False)
+    def _priority(self, plan: Plan) -> Any:
+        """Return the key by which the policy chose, if it keeps an order: that of the first box that the plan takes
+        from."""
+        index = self.state.index
+        return None if index is None or not plan.claims else index.urgency(plan.claims[0].box)
 
-    def _look_around(self, now_ns: int) -> None:
-        """What changes by itself: the statistics, and whether there is room."""
+    def _count_decision(self, decision_ns: int) -> None:
+        self.steps += 1
+        self.decision_ns += decision_ns
+        self.decision_counts[decision_bucket(decision_ns)] += 1
+
+    def _refresh(self, now_ns: int) -> None:
+        """Read what changes without an event: the statistics, and whether storage has room."""
         state = self.state
         begun_ns = self.clock_ns()
-        if self._look_ns:
-            state.apply(Measured())
+        if self._refresh_ns:
+            state.apply(StatisticsMoved())
         points = self.dead_points
-        self._give_up_ns = give_up_ns(points, state.facts.paths_ns, state.network) if points else {}
-        self._look_ns = now_ns + max(self.measured_every_ns, MEASURED_SHARE * (self.clock_ns() - begun_ns))
+        self._claims.hopeless_ns = hopeless_ages_ns(points, state.facts.paths_ns, state.network) if points else {}
+        self._refresh_ns = now_ns + max(self.measured_every_ns, MEASURED_SHARE * (self.clock_ns() - begun_ns))
         if state.memory_short == self.storage.has_room:
             state.apply(MemoryShort(not self.storage.has_room))
         if self.storage.wants_rank:
             self.storage.rank(ranked_arcs(state))
-
-
-def _log_failure(error: Exception) -> None:
-    log.critical("the scheduler failed and decides nothing any more", exc_info=error)

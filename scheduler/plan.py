@@ -1,4 +1,4 @@
-"""A plan: which boxes, in which order, how many tuples each. What the scheduler decides and a worker does."""
+"""A plan: which boxes run, in which order, on how many tuples. The scheduler decides it and a worker runs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """Run this box on at most this many of the tuples that wait on each of its inputs, and on all that reaches it
+    """Run this box on at most this many of the tuples that wait on each of its inputs, and on all tuples that reach it
     within the plan."""
 
     box: int
@@ -15,14 +15,14 @@ class Step(NamedTuple):
 
 
 class Plan:
-    """A sequence of steps that one worker runs without coming back to the scheduler.
+    """A sequence of steps that one worker runs without asking the scheduler again.
 
-    A box may stand in it more than once (min_latency runs the root again and again). What a box emits to a box that
-    comes later in the plan goes straight there and touches no queue.
+    A box may stand in it more than once (min_latency runs the root again and again). Trains for a box that comes later
+    in the plan go straight to it and touch no queue.
 
-    ``takes`` says how many tuples to take by arc, where one number for all inputs of a box will not do (a batch of one
-    interval of time); an arc that is not in it then gives none. ``expired`` is what to drop first, by arc: tuples at
-    the head of the queue that cannot be in time any more.
+    ``takes`` says by arc how many tuples to take, where one number for all inputs of a box is not enough (a batch of
+    one interval of time); nothing is taken from an arc that is not in it. ``expired`` says by arc how many tuples to
+    drop first: tuples at the head of the queue that cannot be in time any more.
     """
 
     __slots__ = ("boxes", "claims", "expired", "steps", "takes", "traversal", "units")
@@ -38,12 +38,12 @@ class Plan:
         self.steps = steps
         self.takes = takes
         self.expired = expired
-        self.traversal = traversal  # by which order it came about
+        self.traversal = traversal  # by which the steps were ordered
         self.boxes: tuple[int, ...] = tuple([box for box, _ in steps])  # as they run, repeats included
-        # Each box once, at its first visit: what to take from its queues before the plan starts. Who makes the plan may
-        # leave out boxes for which nothing waits.
+        # Each box once, at its first step: the tuples to take from its queues before the plan starts. The maker of the
+        # plan may leave out boxes for which nothing waits.
         self.claims = claims if claims is not None else _first_visits(steps)
-        self.units: tuple[int, ...] | None = None  # which the state holds while the plan runs; the state's to fill in
+        self.units: tuple[int, ...] | None = None  # held while the plan runs; the state fills this in
 
     def __repr__(self) -> str:
         dropped = "".join(f" -{n}@{a}" for a, n in self.expired)

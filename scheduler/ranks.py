@@ -1,4 +1,4 @@
-"""Which queues matter least right now: what the storage manager asks before it puts one of them on disk."""
+"""The order of the queues by importance, which the storage manager asks for before it spills one of them to disk."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from scheduler.state import SchedulerState
 
 
 def ranked_arcs(state: SchedulerState) -> list[int]:
-    """The arcs on which something waits, in the order in which the policy would serve them, as far as it has one.
+    """Return the arcs on which tuples wait, in the order in which the policy would serve them.
 
-    A box that is in a plan now, or that its policy has no key for, counts as urgent: it runs before anything decided
-    later.
+    Without an order of the policy's own the oldest tuple comes first. A box that is in a plan now, or for which the
+    policy has no key, counts as urgent: it runs before any later decision.
     """
     index = state.index
     busy = [box for box, waiting in enumerate(state.waiting) if waiting]

@@ -1,12 +1,12 @@
-"""Output rates with sharing: what HR, HNR and BSD rank boxes by.
+"""Output rates of boxes, where segments may share boxes: HR, HNR and BSD rank by them (P1).
 
-A segment is what lies from a box to an output. Its rate is what it gives over what it costs: S/C, where S counts the
-tuples that come out for one that goes in, and C is the expected work that it causes. A weight by output makes HNR (1/T)
-and BSD (1/T^2) of it.
+A segment is the path from a box to an output. Its rate is its output over its work, S/C: S counts the tuples that come
+out for one that goes in, and C is the expected work that this tuple causes. A weight for each output turns the rate
+into that of HNR (1/T) or BSD (1/T^2).
 
-A box that several segments share would be dragged down by its poorest branch if all were counted. So its branches are
-ranked by their own rate and added greedily while the rate of the whole does not fall: the tuples of the rich branches
-are why the box should run, and the poor ones run when they get there.
+If all branches behind a shared box counted, the poorest would drag its rate down. So the branches are ranked by their
+own rate and added greedily while the rate of the whole does not fall. The rich branches are the reason to run the box;
+the tuples of the poor branches run when their own turn comes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from catalog.network import Network
 def output_rates(
     network: Network, cost_ns: Sequence[float], arc_selectivity: Sequence[float], weights: Sequence[float]
 ) -> list[float]:
-    """By box: weighted tuples out for a nanosecond of work, over the branches that are worth it."""
+    """Return by box the weighted tuples out for a nanosecond of work, over the branches that raise this rate."""
     gain = [0.0] * len(network.boxes)  # weighted tuples out for one tuple in, over the branches chosen
-    work = [0.0] * len(network.boxes)  # nanoseconds that they cost
+    work = [0.0] * len(network.boxes)  # their work, in nanoseconds
     for node in reversed(network.boxes):
         branches: list[tuple[float, float]] = []
         for a in chain.from_iterable(node.out_arcs):
@@ -36,7 +36,7 @@ def output_rates(
 
 
 def best_branches(shared: float, branches: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Gain and work of a shared cost with the branches (gain, work) that raise its rate."""
+    """Return gain and work of a shared cost together with the branches (gain, work) that raise its rate."""
     gain, work = 0.0, shared
     for more, extra in sorted(branches, key=lambda b: b[0] / b[1] if b[1] > 0 else float("inf"), reverse=True):
         if (gain + more) * work >= gain * (work + extra):

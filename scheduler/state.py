@@ -1,14 +1,14 @@
-"""What the scheduler knows. It knows nothing of threads, clocks, sockets or trains: only counts and times.
+"""The scheduler's state: counts and times, and nothing of threads, clocks, sockets or trains.
 
-``apply(event)`` is the only mutator and the scheduler's thread its only caller (in the simulator, the simulation's).
-Policies read it and decide. The same events in the same order give the same state, so a test, the daemon and the
-simulator see one scheduler.
+``apply(event)`` is the only mutator. Its only caller is the thread that has the scheduler's turn (in the simulator, the
+simulation). Policies read the state and decide. The same events in the same order give the same state, so a test, the
+daemon and the simulator see the same scheduler.
 
-A *unit* is what is scheduled at once: a box, or a superbox. A unit is *ready* when something waits for one of its boxes
-and nothing holds it: it is in no plan that runs, and no output that it feeds is blocked. ``ready`` keeps the units in
-the order in which they became so. Nothing here, and nothing in a step, grows with the number of idle boxes.
+A *unit* is scheduled as a whole: a box, or a superbox. A unit is *ready* when tuples wait for one of its boxes and
+nothing holds it: it is in no plan that runs, and no output that it feeds is blocked. ``ready`` keeps the units in the
+order in which they became ready. Neither the state nor the cost of a step grows with the number of idle boxes.
 
-A policy that needs more than that order has an *index* (``scheduler/index.py``), which the state keeps up to date.
+A policy that needs another order has an *index* (``scheduler/index``), which the state keeps up to date.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from scheduler.events import (
     Event,
     Expired,
     Finished,
-    Measured,
     MemoryShort,
-    Outcome,
+    MissedShares,
     OutputBlocked,
     OutputFreed,
+    StatisticsMoved,
 )
 from scheduler.facts import INFINITE_NS, Facts
 from scheduler.index import Index
@@ -43,33 +43,35 @@ from scheduler.trains import TrainRule, TrainTuner, auto_tuples
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """Batches of tasks with a deadline (P4): their length, and the controller of how many go at once."""
+    """Batches of tasks with a deadline (P4): their length, and the controller of how many run at once."""
 
     basic_ns: int = 100_000_000  # phi: deadlines closer than this count as the same
-    k: int = 1  # basic batches in one scheduling batch: fixed (bts), or for a start (ats)
+    k: int = 1  # basic batches in one scheduling batch: fixed (bts), or at the start (ats)
     proportional: float = 1.0  # Kp
     integral: float = 10.0  # Ki
-    interval_ns: int = 0  # over which the share of missed deadlines is taken, at least; 0: from plan to plan
+    interval_ns: int = 0  # the shortest interval between two readings of the controller; 0: from plan to plan
     step_ns: int = 50_000  # C_sched: what a scheduling step costs
-    # As P4 runs its experiments; a daemon runs what there is, and drops nothing that it was not told to.
+    # Off in a daemon, on in the experiments of P4 (``batches``):
     whole: bool = False  # a basic batch waits until its interval is over
-    overdue: bool = False  # tasks whose deadline is over are dropped, by every policy of deadlines
-    total: bool = False  # the controller's SDMR is that of the whole run, and what was dropped counts as missed
+    overdue: bool = False  # every policy of deadlines drops the tasks whose deadline is over
+    total: bool = False  # the controller's SDMR is that of the whole run, and dropped tasks count as missed
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
+    """The section ``scheduler`` of the network file, without the policy."""
+
     unit: str = "superbox"  # tuple | box | superbox
     traversal: str = "min_cost"  # min_cost | min_latency | min_memory | auto
     train: TrainRule = field(default_factory=TrainRule)
-    spanner: int = 0  # superboxes that span the k most urgent boxes of an application; 0: all of it
-    grid: int = 20  # parts into which qos_buckets cuts losses and slacks
+    spanner: int = 0  # a superbox spans only the k most urgent boxes of an application; 0: all of them
+    grid: int = 20  # parts into which qos_buckets divides losses and slacks
     batch: BatchRule = field(default_factory=BatchRule)
     seed: int = 0  # of the policy `random`
 
 
 class ArcState:
-    """What waits on one arc, as the scheduler has been told."""
+    """The tuples that wait on one arc, as far as events have said."""
 
     __slots__ = ("arrival_total_ns", "entries", "nbytes", "tuples")
 
@@ -77,11 +79,11 @@ class ArcState:
         self.entries: deque[Enqueued] = deque()  # one a train, oldest first; the head may be partly taken
         self.tuples = 0
         self.nbytes = 0
-        self.arrival_total_ns = 0  # sum over the tuples, so that the mean wait costs nothing to read
+        self.arrival_total_ns = 0  # summed over the tuples: the mean wait then costs nothing to read
 
 
 class SchedulerState:
-    """``statistics`` is read only; without it the declared costs and selectivities hold."""
+    """``statistics`` is only read; without it the declared costs and selectivities count."""
 
     def __init__(
         self, network: Network, settings: SchedulerSettings | None = None, statistics: Statistics | None = None
@@ -104,29 +106,30 @@ class SchedulerState:
         self.ready: dict[int, None] = {}  # units, in the order in which they became ready
         self.outstanding = 0  # plans dispatched and not finished
         self.dispatched = 0  # plans since the start
-        self.traversed = dict.fromkeys(("min_cost", "min_latency", "min_memory"), 0)  # the same by traversal
+        self.traversed = dict.fromkeys(("min_cost", "min_latency", "min_memory"), 0)  # of these, by traversal
         self.waiting_tuples = 0  # on all arcs to boxes
-        self.waiting_trains = 0  # the same in trains, punctuations included
+        self.waiting_trains = 0  # on all arcs to boxes, punctuations included
         self.memory_short = False
-        self.is_plain = self._is_plain()  # one box with something to do: its plan does not depend on how much
+        self.is_plain = self._is_plain()  # a plan for one busy box does not depend on how much waits
         self.index: Index | None = None
         self._consumer = [-1 if arc.box is None else arc.box for arc in network.arcs]
         self._units_of_output = [self._feeding_units(output.arc) for output in network.outputs]
-        # Plans by what waits in a unit, where they depend on nothing else; emptied when the statistics move.
+        # Plans by the busy boxes of a unit, where a plan depends on nothing else; emptied when the statistics change.
         self.plans: dict[frozenset[int] | int, Plan] = {}
         self._within: dict[int, tuple[int, ...]] = {}  # D(b) inside its unit, by box, as asked for
         self._statistics = statistics if statistics is not None else Statistics(network)
         self._load = LoadModel(network)
         self._tuner = TrainTuner()
-        self._draw_facts()
+        self._compute_facts()
 
     def follow(self, make_index: Callable[[SchedulerState], Index | None]) -> None:
-        """A policy takes over: the index that it needs is built from what waits now."""
+        """Let a policy take over: build the index that it needs from the tuples that wait now."""
         self.index = make_index(self)
 
-    # -- the one door in --------------------------------------------------------------------------------------------
+    # -- the only mutator --------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
+        """Change the state by one event."""
         kind = type(event)
         if kind is Enqueued:
             self._enqueued(event)  # type: ignore[arg-type]
@@ -167,11 +170,11 @@ class SchedulerState:
                 self._release(unit)
         elif isinstance(event, Expired):
             self._expired(event)
-        elif isinstance(event, Measured):
-            self._draw_facts()
+        elif isinstance(event, StatisticsMoved):
+            self._compute_facts()
             if self.index is not None:
                 self.index.refresh()
-        elif isinstance(event, Outcome):
+        elif isinstance(event, MissedShares):
             held = [m for m, ok in zip(event.missed, self.facts.feasible, strict=True) if ok]
             if self._tuner.outcome(held, self._has_backlog()):
                 self._tune()
@@ -182,7 +185,7 @@ class SchedulerState:
 
     def _enqueued(self, event: Enqueued) -> None:
         arcs, tuples, _, mean_arrival_ns, nbytes = event
-        # One event may be for two hundred arcs: what is the same for all of them is looked up once.
+        # One event may be for two hundred arcs: look up once what is the same for all of them.
         states, consumer, waiting, held, index = self.arcs, self._consumer, self.waiting, self.held, self.index
         arrival_total_ns = mean_arrival_ns * tuples
         self.waiting_trains += len(arcs)
@@ -225,7 +228,7 @@ class SchedulerState:
             self.index.changed(box)
 
     def _take(self, a: int, tuples: int, trains: int) -> int:
-        """Tuples leave the head of an arc; the sum of their arrival times."""
+        """Remove tuples from the head of an arc. Return the sum of their arrival times."""
         arc = self.arcs[a]
         left = tuples
         before_ns = arc.arrival_total_ns
@@ -235,8 +238,8 @@ class SchedulerState:
             arc.nbytes -= entry.nbytes
             arc.arrival_total_ns -= entry.mean_arrival_ns * entry.tuples
         assert left >= 0, f"arc {a}: {tuples} tuples of {trains} trains"
-        if left > 0:  # the head was cut: what is left of it keeps its bytes, as its memory does
-            self._cut_head(arc, left)
+        if left > 0:  # the head was split: the rest keeps all its bytes, as the memory stays in use
+            self._split_head(arc, left)
         arc.tuples -= tuples
         box = self._consumer[a]
         self.waiting_tuples -= tuples
@@ -247,8 +250,8 @@ class SchedulerState:
                 del self.unit_live[self.unit_of[box]][box]
         return before_ns - arc.arrival_total_ns
 
-    def _cut_head(self, arc: ArcState, tuples: int) -> None:
-        """The tuples of a train count as evenly spaced between its first arrival and its last."""
+    def _split_head(self, arc: ArcState, tuples: int) -> None:
+        """Remove a part of the first train. Its tuples count as evenly spaced between its first and last arrival."""
         entry = arc.entries[0]
         last_ns = 2 * entry.mean_arrival_ns - entry.first_arrival_ns
         first_ns = entry.first_arrival_ns + (last_ns - entry.first_arrival_ns) * tuples // max(1, entry.tuples - 1)
@@ -274,7 +277,7 @@ class SchedulerState:
             if self.index is not None:
                 self.index.freed(unit)
 
-    def _draw_facts(self) -> None:
+    def _compute_facts(self) -> None:
         self.facts = Facts(self.network, self._statistics, self._load)
         self._tune()
 
@@ -289,29 +292,30 @@ class SchedulerState:
 
     @property
     def train_scale(self) -> float:
-        """How far `auto` has shortened trains."""
+        """The factor by which the train rule `auto` has shortened trains."""
         return self._tuner.scale
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def box_tuples(self, box: int) -> int:
-        """Tuples that wait on the inputs of a box."""
+        """Count the tuples that wait on the inputs of a box."""
         return sum([self.arcs[a].tuples for a in self.network.boxes[box].in_arcs])
 
     def longest_input(self, box: int) -> int:
-        """Tuples on the longest of its queues."""
+        """Count the tuples on the longest queue of a box."""
         in_arcs = self.network.boxes[box].in_arcs
         return self.arcs[in_arcs[0]].tuples if len(in_arcs) == 1 else max([self.arcs[a].tuples for a in in_arcs])
 
     def head_ns(self, box: int) -> int:
-        """When the oldest tuple that waits for a box arrived. A punctuation is older than all: it costs nothing."""
+        """Return when the oldest tuple that waits for a box arrived. A punctuation counts as the oldest: it costs
+        nothing."""
         in_arcs = self.network.boxes[box].in_arcs
         if len(in_arcs) == 1:
             return self.arcs[in_arcs[0]].entries[0].first_arrival_ns
         return min([entries[0].first_arrival_ns for a in in_arcs if (entries := self.arcs[a].entries)])
 
     def mean_arrival_ns(self, box: int) -> int:
-        """When the tuples that wait for a box arrived, on average; never, where only punctuations wait."""
+        """Return the mean arrival of the tuples that wait for a box; infinite where only punctuations wait."""
         in_arcs = self.network.boxes[box].in_arcs
         if len(in_arcs) == 1:
             arc = self.arcs[in_arcs[0]]
@@ -324,7 +328,7 @@ class SchedulerState:
         return total_ns // tuples if tuples else INFINITE_NS
 
     def downstream_in_unit(self, box: int) -> tuple[int, ...]:
-        """D(b) as far as it is in the same unit."""
+        """Return the boxes of D(b) that are in the same unit."""
         path = self._within.get(box)
         if path is None:
             unit = self.unit_of[box]
@@ -336,8 +340,16 @@ class SchedulerState:
         """Nothing waits and nothing runs."""
         return not self.outstanding and not any(self.unit_live)
 
+    def leaves_no_choice(self) -> bool:
+        """Return whether every policy would decide the same for the next train: nothing waits, memory is not short, and
+        the policy does not learn from plans."""
+        return not (self.waiting_trains or self.memory_short or (self.index is not None and self.index.learns))
+
     def _has_backlog(self) -> bool:
-        """More waits than two plans a unit would take: there is too much to do, and not too long a wait for a turn."""
+        """Return whether more tuples wait than two plans for each unit would take.
+
+        Then there is too much work; deadlines do not slip because trains are too long.
+        """
         room = sum([self.auto_tuples[b] for unit in self.ready for b in self.unit_live[unit]])
         return self.waiting_tuples > 2 * room > 0
 

@@ -1,9 +1,9 @@
-"""Superboxes: which boxes are scheduled as one.
+"""Superboxes: sets of boxes that are scheduled as one (P0 section 4).
 
-A static superbox is the tree of boxes above an output, as in the paper, when no two applications share a box. Where
-they do, a tree would belong to two applications at once and a box would run in two plans; so a shared box is the root
-of a superbox of its own, with everything above it that leads to it alone. Every box is then in exactly one superbox,
-and the boxes inside hand trains to each other without a queue.
+Where no two applications share a box, a superbox is the tree of boxes above an output, as in the paper. Where they do,
+a tree would belong to two applications and a box could run in two plans at once. So a shared box is the root of its own
+superbox, together with all boxes above it that lead to it alone. Every box is then in exactly one superbox, and the
+boxes inside hand trains to each other without a queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from catalog.network import Network
 
 @dataclass(frozen=True, slots=True)
 class Superbox:
-    """Boxes in post-order: every box after all that feed it, the root last."""
+    """Boxes in post-order: every box after all boxes that feed it, the root last."""
 
     number: int
     root: int
@@ -23,7 +23,7 @@ class Superbox:
 
 
 def static_superboxes(network: Network) -> tuple[Superbox, ...]:
-    """Cut the network into superboxes; numbered in the order of their roots."""
+    """Divide the network into superboxes, numbered in the order of their roots."""
     root_of: dict[int, int] = {}
     for node in reversed(network.boxes):  # consumers before their feeders
         roots = {root_of[consumer] for consumer in network.fed[node.number]}
@@ -38,7 +38,10 @@ def static_superboxes(network: Network) -> tuple[Superbox, ...]:
 
 
 def post_order(network: Network, root: int, members: set[int]) -> tuple[int, ...]:
-    """The members from the leaves to the root, each after its feeders. No recursion: a chain may be thousands long."""
+    """Return the members from the leaves to the root, each after its feeders.
+
+    Without recursion: a chain may be thousands of boxes long.
+    """
     order: list[int] = []
     seen: set[int] = set()
     stack: list[tuple[int, bool]] = [(root, False)]

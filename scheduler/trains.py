@@ -1,14 +1,14 @@
-"""How many tuples go into one box call (algorithms.md, section 3).
+"""Train rules: how many tuples one box call gets (P0 section 4.2).
 
-A longer train costs less a tuple and makes everyone behind it wait longer. The rules that a user may set bound one
-thing each: the count, the share of the queue, the expected cost, the memory, the spread of arrival times.
+A longer train costs less for each tuple and makes all tuples behind it wait longer. Each rule that a user may set
+bounds one thing: the count, the share of the queue, the expected cost, the memory, the spread of arrival times.
 
-``auto`` (ours: the paper leaves it as future work) bounds the time that one plan keeps a worker from everyone else: a
-quarter of the tightest deadline in the network, so that a tuple which just missed its turn still has three quarters
-left. The bound follows the measured costs. Where deadlines slip all the same it is halved, and doubled again when they
-have held for a second (``TrainTuner``). Two things it must not do, for both end in a spiral of short trains, less
-throughput, longer queues and more misses: shorten trains while there is a backlog (then work is what is missing), or
-below the length at which calls cost as much as tuples.
+``auto`` is ours; the paper leaves it as future work. It bounds the time for which one plan keeps a worker: a quarter of
+the tightest deadline in the network. A tuple that has just missed a plan then still has three quarters of its time. The
+bound follows the measured costs. Where deadlines are missed all the same it is halved, and doubled again when they have
+held for a second (``TrainTuner``). ``auto`` never shortens trains while there is a backlog, and never below the length
+at which the calls cost as much as the tuples. Either would end in a spiral of short trains, less throughput, longer
+queues and more misses.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from scheduler.state import ArcState, SchedulerState
 
 AUTO_TUPLES = 262_144
-"""The most that one plan takes from a queue while nothing tunes it. Trains stay as long as they came; this bounds how
-many of them share the 60 us that a plan costs beside its boxes, and how long the tuples behind them wait."""
+"""The most tuples that one plan takes from a queue while no deadline is tighter. Trains stay as long as they came; this
+bounds how many of them share the 60 us that a plan costs beside its boxes, and how long the tuples behind them wait."""
 
 LONGEST_NS = 100_000_000
-"""And for how long a plan keeps its worker at most, where no deadline is tighter: a backlog of dear tuples would become
-a plan of seconds, in which nothing else has its turn, no cost is learned and no shed plan is felt."""
+"""The longest time for which a plan keeps its worker, where no deadline is tighter. Without it a backlog of expensive
+tuples would become a plan of seconds, in which nothing else runs, no cost is learned and no shed plan takes effect."""
 
 LEAST_TUPLES = 16
 SLACK_SHARE = 0.25
-SLIPPING = 0.01  # share of tuples after their deadline from which on trains are shortened
+SLIPPING = 0.01  # the share of late tuples from which trains are shortened
 LEAST_SCALE = 1 / 64
 HOLD_TICKS = 10
 
@@ -42,7 +42,7 @@ class TrainRule:
     value: float = 0.0  # tuples, share, ns, bytes or ns
 
     def tuples(self, state: SchedulerState, box: int) -> int:
-        """How many tuples to take, at most, from each input of a box. At least one, or a box would never run."""
+        """Return the most tuples to take from each input of a box. At least one, or the box would never run."""
         if self.kind == "auto":
             return state.auto_tuples[box]
         waiting = state.longest_input(box)
@@ -53,7 +53,7 @@ class TrainRule:
         if self.kind == "fraction":
             return min(waiting, max(1, round(waiting * self.value)))
         if self.kind == "cost":
-            # What the call itself costs is there however short the train is.
+            # The call itself costs the same however short the train is.
             rest_ns = self.value - state.facts.call_ns[box]
             return min(waiting, max(1, int(rest_ns / max(state.facts.downstream_ns[box], 1e-9))))
         if self.kind == "memory":
@@ -68,7 +68,7 @@ def _head_ns(arc: ArcState) -> int:
 
 
 def arrived_before(arc: ArcState, time_ns: int) -> int:
-    """How many of the tuples at the head of an arc came up to this time. Inside a train they count as evenly spaced."""
+    """Count the tuples at the head of an arc that arrived up to this time. A train's tuples count as evenly spaced."""
     count = 0
     for entry in arc.entries:
         if not entry.tuples:
@@ -86,25 +86,25 @@ def arrived_before(arc: ArcState, time_ns: int) -> int:
 
 
 def auto_tuples(facts: Facts, scale: float) -> list[int]:
-    """By box: the train that keeps a worker for no longer than its share of the tightest deadline."""
+    """Return by box the train that keeps a worker for no longer than its share of the tightest deadline."""
     budget_ns = min(facts.tightest_ns * SLACK_SHARE, LONGEST_NS) * scale
     out: list[int] = []
     for tuple_ns, calls_ns in zip(facts.tuple_work_ns, facts.call_work_ns, strict=True):
         each_ns = max(tuple_ns, 1e-3)
-        fair = calls_ns / each_ns  # calls cost as much as tuples
+        fair = calls_ns / each_ns  # here the calls cost as much as the tuples
         out.append(int(max(LEAST_TUPLES, min(AUTO_TUPLES, max(fair, (budget_ns - calls_ns) / each_ns)))))
     return out
 
 
 class TrainTuner:
-    """Halve when deadlines slip without a backlog, double when they have held for a while."""
+    """Halves trains when deadlines are missed without a backlog; doubles them when deadlines have held for a while."""
 
     def __init__(self) -> None:
         self.scale = 1.0
         self._held = 0  # ticks without a slip
 
     def outcome(self, missed: Iterable[float], backlog: bool) -> bool:
-        """The shares of missed deadlines of the outputs that can be in time. True when the scale has moved."""
+        """Take the shares of missed deadlines of the outputs that can be in time. Return whether the scale changed."""
         before = self.scale
         if max(missed, default=0.0) > SLIPPING and not backlog:
             self._held = 0

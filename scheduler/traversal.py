@@ -1,11 +1,11 @@
-"""In which order the boxes of a superbox run, once a policy has chosen it: the second of Aurora's two decisions.
+"""Traversals: in which order the boxes of a chosen superbox run, the second of Aurora's two decisions (P0 section 4.1).
 
 - ``min_cost``: each box once, leaves first. The fewest box calls, so the most throughput.
-- ``min_latency``: what is nearest to the output first, all the way; the root runs again for each. The first tuples are
-  out early, for more calls.
-- ``min_memory``: again and again the box that sets free most memory a second.
-- ``auto``: of the first two the one that the cost model says delays tuples less, here and elsewhere; ``min_memory``
-  while storage is short of room.
+- ``min_latency``: the tuples that are nearest to the output first, all the way to the output; the root runs again for
+  each. The first tuples come out early, at the price of more calls.
+- ``min_memory``: again and again the box that frees the most memory in a second.
+- ``auto``: of the first two the one that delays tuples less, here and elsewhere, by the cost model; ``min_memory``
+  while memory is short.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from storage.queue import ALL
 STEPS_AT_MOST = 1_024
 """A sequence that would be longer is run by min_cost instead: deciding it would take longer than it gains."""
 
-
 PLANS_AT_MOST = 4_096
 
 
 def expand(state: SchedulerState, unit: int) -> Plan:
-    """The plan for a unit that a policy has chosen; something waits for one of its boxes."""
+    """Return the plan for a unit that a policy has chosen. Tuples wait for one of its boxes."""
     live = state.unit_live[unit]
     if len(live) == 1 and state.is_plain:
-        # The usual case: one box has something to do, and the lengths of trains do not depend on what waits.
+        # The usual case: one box is busy, and train lengths do not depend on how much waits.
         for box in live:
             plan = state.plans.get(box)
             if plan is None:
@@ -47,7 +46,7 @@ def expand(state: SchedulerState, unit: int) -> Plan:
 
 
 def one_tuple(state: SchedulerState, box: int) -> Plan:
-    """TAAT: the oldest tuple that waits for the box, and no other."""
+    """Run only the oldest tuple that waits for the box (TAAT in the papers)."""
     in_arcs = state.network.boxes[box].in_arcs
     if len(in_arcs) == 1:
         return Plan((Step(box, 1),))
@@ -56,12 +55,12 @@ def one_tuple(state: SchedulerState, box: int) -> Plan:
 
 
 def min_cost(state: SchedulerState, boxes: Sequence[int]) -> Plan:
-    """Each box once, leaves first. Boxes that nothing can reach in this plan are left out."""
+    """Run each box once, leaves first. Boxes that no tuple can reach in this plan are left out."""
     rule = state.settings.train
     if rule.kind != "auto":
         return _cheapest(state, boxes)
-    # The lengths of trains do not depend on what waits: the same boxes wait, the same plan. (A plan runs once at a
-    # time, because its boxes do.)
+    # Train lengths do not depend on how much waits: the same busy boxes give the same plan. (The plan object can be
+    # shared: a plan runs once at a time, because its boxes do.)
     live = frozenset([b for b in boxes if state.waiting[b]] if len(boxes) > 1 else boxes)
     plan = state.plans.get(live)
     if plan is None:
@@ -92,7 +91,7 @@ def _cheapest(state: SchedulerState, boxes: Sequence[int]) -> Plan:
 
 
 def min_latency(state: SchedulerState, boxes: Sequence[int]) -> Plan:
-    """Boxes with something to do by rising output cost, each followed by all that lies downstream of it."""
+    """Run the busy boxes by rising output cost, each followed by all boxes downstream of it."""
     sequence = latency_sequence(state, boxes)
     return min_cost(state, boxes) if len(sequence) > STEPS_AT_MOST else _as_plan(state, sequence, "min_latency")
 
@@ -109,7 +108,7 @@ def latency_sequence(state: SchedulerState, boxes: Sequence[int]) -> list[int]:
 
 
 def min_memory(state: SchedulerState, boxes: Sequence[int]) -> Plan:
-    """The box of the highest memory reduction rate whose queue is not empty, as long as there is one."""
+    """Run the box of the highest memory reduction rate whose queue is not empty, until all queues are empty."""
     members = frozenset(boxes)
     rate, selectivity, fed = state.facts.memory_rate, state.facts.selectivity, state.network.fed
     queued = {b for b in boxes if state.waiting[b]}
@@ -131,10 +130,10 @@ def min_memory(state: SchedulerState, boxes: Sequence[int]) -> Plan:
 
 
 def auto(state: SchedulerState, boxes: Sequence[int]) -> Plan:
-    """What MC and ML would do for this superbox now.
+    """Compare min_cost and min_latency for this superbox now, and take the better one.
 
-    A longer run makes everyone else wait too, so what the total of ML is above that of MC counts for every tuple that
-    waits elsewhere.
+    A longer run also makes the tuples of other superboxes wait. So the extra time of min_latency counts once for every
+    tuple that waits elsewhere.
     """
     if state.memory_short:
         return min_memory(state, boxes)
@@ -160,7 +159,8 @@ def _as_plan(state: SchedulerState, sequence: Sequence[int], traversal: str) -> 
 
 
 def spanned(state: SchedulerState, unit: int, k: int) -> tuple[int, ...]:
-    """Top-k spanner: the boxes of the tree that spans the k most urgent boxes of an application, and its root."""
+    """Return the top-k spanner: the boxes of the tree that spans the k most urgent boxes of an application and its
+    root."""
     busy = [b for b in state.unit_boxes[unit] if state.waiting[b]]
     if len(busy) > k:
         index = state.index

@@ -1,20 +1,20 @@
-"""Who has sent what: batches that come a second time are recognised, and one that is missing is noticed.
+"""Numbered batches of clients: recognise a batch that comes twice, and notice one that is missing.
 
-A client that wants to lose nothing numbers its batches: (source, epoch, sequence). The source is its name, the sequence
-counts from 1 without a gap, and a new epoch says that a new life of the source begins, at 1 again. The table keeps for
-each stream and source the last sequence that was *received* (it is on its way to disk) and the last one that is
-*committed* (it is there, with the tuples it brought).
+A client that must not lose anything numbers its batches: (source, epoch, sequence). The source is the client's name.
+The sequence counts from 1 without a gap. A new epoch says that the source has restarted, and begins at 1 again. For
+each stream and source the table keeps the last *received* sequence (on its way to disk) and the last *committed* one
+(on disk, with its tuples). A batch with
 
-- the next sequence: new
-- at or below the last received: a duplicate, dropped; acknowledged when the first one was
-- beyond the next: refused, because acknowledging it would say that those before it are safe
-- an older epoch: refused; a newer one: begins at 1
+- the next sequence is new
+- a sequence at or below the last received one is a duplicate: it is dropped, and acknowledged with the first one
+- a later sequence is refused: an acknowledgement would promise that the batches before it are safe
+- an older epoch is refused; a newer epoch begins at 1
 
-What is committed is in the log with the tuples of the batch, in one record, and in every checkpoint. So it survives a
-restart exactly as far as the tuples do. When a group could not be written, what was received falls back to what is
-committed, and the client sends again.
+One log record holds a batch's number together with its tuples, and every checkpoint holds the table. So a committed
+number survives a restart exactly as far as the tuples do. When a group could not be written, the received sequence
+falls back to the committed one, and the client sends again.
 
-Not thread-safe by itself: whoever owns the log guards it.
+Not thread-safe: ``source_numbers.py`` guards the tables of all streams with one lock.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from storage.plants import planted
-
 SOURCES_AT_MOST = 100_000
-"""A bound, because a name costs memory and disk for ever; a client that makes up a name each time would fill both."""
+"""A name costs memory and disk for ever. Without a limit, a client that invents names would fill both."""
 
 NAME_BYTES = 256
 
 
-class Entry(NamedTuple):
-    """Where a batch stands in its source."""
+class BatchNumber(NamedTuple):
+    """The number of a batch."""
 
     source: str
     epoch: int
     sequence: int
 
 
-class Verdict(Enum):
+class AdmissionVerdict(Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     GAP = "gap"
@@ -48,7 +46,7 @@ class Verdict(Enum):
 
 
 class Standing:
-    """How far a source has come."""
+    """The last sequences of a source in its current epoch."""
 
     __slots__ = ("committed", "epoch", "received")
 
@@ -57,54 +55,58 @@ class Standing:
         self.received = committed
         self.committed = committed
 
+    def is_gap(self, sequence: int) -> bool:
+        """Tell whether a batch between the last received one and this one is missing."""
+        return sequence > self.received + 1
+
 
 class Admission:
-    """Of one stream."""
+    """The sources of one stream."""
 
     def __init__(self) -> None:
         self._sources: dict[str, Standing] = {}
 
-    def greet(self, source: str, epoch: int) -> Standing | Verdict:
-        """A client says who it is: how far its source has come in this epoch, or why it may not go on."""
+    def greet(self, source: str, epoch: int) -> Standing | AdmissionVerdict:
+        """Return the last sequences of a source in this epoch, or the reason why the client must not continue."""
         known = self._sources.get(source)
         if known is None:
             if len(self._sources) >= SOURCES_AT_MOST:
-                return Verdict.TOO_MANY
+                return AdmissionVerdict.TOO_MANY
             return Standing(epoch)
         if epoch < known.epoch:
-            return Verdict.STALE
+            return AdmissionVerdict.STALE
         return known if epoch == known.epoch else Standing(epoch)
 
-    def offer(self, entry: Entry) -> Verdict:
-        """A batch has come. NEW takes note of it as received."""
-        standing = self.greet(entry.source, entry.epoch)
-        if isinstance(standing, Verdict):
+    def offer(self, batch: BatchNumber) -> AdmissionVerdict:
+        """Classify a batch that has arrived. A NEW one counts as received."""
+        standing = self.greet(batch.source, batch.epoch)
+        if isinstance(standing, AdmissionVerdict):
             return standing
-        if entry.sequence <= standing.received:
-            return Verdict.DUPLICATE
-        if entry.sequence > standing.received + 1 and not planted("accept_gap"):
-            return Verdict.GAP
-        standing.received = entry.sequence
-        self._sources[entry.source] = standing
-        return Verdict.NEW
+        if batch.sequence <= standing.received:
+            return AdmissionVerdict.DUPLICATE
+        if standing.is_gap(batch.sequence):
+            return AdmissionVerdict.GAP
+        standing.received = batch.sequence
+        self._sources[batch.source] = standing
+        return AdmissionVerdict.NEW
 
-    def commit(self, entry: Entry) -> None:
-        """It is on disk; also what replay does for each batch in the log."""
-        known = self._sources.get(entry.source)
-        if known is None or known.epoch < entry.epoch:
-            known = self._sources[entry.source] = Standing(entry.epoch)
-        if known.epoch == entry.epoch:
-            known.committed = max(known.committed, entry.sequence)
+    def commit(self, batch: BatchNumber) -> None:
+        """Note that a batch is on disk. A replay calls this for each batch in the log."""
+        known = self._sources.get(batch.source)
+        if known is None or known.epoch < batch.epoch:
+            known = self._sources[batch.source] = Standing(batch.epoch)
+        if known.epoch == batch.epoch:
+            known.committed = max(known.committed, batch.sequence)
             known.received = max(known.received, known.committed)
 
-    def take_back(self, entry: Entry) -> None:
-        """The batch that was offered last cannot be used: it has not been received."""
-        known = self._sources.get(entry.source)
-        if known is not None and known.epoch == entry.epoch and known.received == entry.sequence:
-            known.received = max(entry.sequence - 1, known.committed)
+    def take_back(self, batch: BatchNumber) -> None:
+        """Withdraw the last offered batch, which cannot be used: it does not count as received."""
+        known = self._sources.get(batch.source)
+        if known is not None and known.epoch == batch.epoch and known.received == batch.sequence:
+            known.received = max(batch.sequence - 1, known.committed)
 
     def retract(self, sources: Iterable[str]) -> None:
-        """What was received of these and is not committed has not been received."""
+        """Reset the received sequence of these sources to the committed one."""
         for source in sources:
             if (known := self._sources.get(source)) is not None:
                 known.received = known.committed
@@ -120,5 +122,4 @@ class Admission:
         return {name: [s.epoch, s.committed] for name, s in self._sources.items() if s.committed or s.epoch}
 
     def restore(self, data: dict[str, Any]) -> None:
-        if not planted("dedup_in_memory"):
-            self._sources = {name: Standing(int(epoch), int(seq)) for name, (epoch, seq) in data.items()}
+        self._sources = {name: Standing(int(epoch), int(seq)) for name, (epoch, seq) in data.items()}

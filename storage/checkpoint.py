@@ -1,16 +1,15 @@
-"""Checkpoints: everything that the log up to a position has come to, atomic by rename.
+"""Checkpoints: the state that results from the log up to a position, made atomic by a rename.
 
-A checkpoint is a set of parts (one a box, one for the queues, one for the rest), each a file with its CRC, and a
-manifest that names them. The parts are written and synced first, the manifest last, under a temporary name; the
-rename gives it its name, and the folder is synced. Before that moment the checkpoint does not exist, after it all of
-it does.
+A checkpoint is a set of parts (one for each box, one for the queues, one for the rest) and a manifest that names them.
+Each is a file with a CRC. The parts are written and synced first, then the manifest under a temporary name. The rename
+to its final name and a sync of the folder complete the checkpoint: before, none of it counts; after, all of it does.
 
-Incremental: a part that has not changed since the last checkpoint is not written again; the manifest names the file
-that is there. ``stamp`` says what a part's content depends on; equal stamps, equal content.
+Incremental: a part that has not changed since the last checkpoint is not written again; the new manifest names the
+existing file. ``stamp`` identifies what a part's content depends on: equal stamps mean equal content.
 
-Two checkpoints are kept. The newest whose manifest and parts are all whole is what a start uses; a bad one is passed
-over and counted. Whoever prunes the log asks ``oldest_kept``: below the position of the older one it is not needed.
-Files that no kept manifest names are removed after the rename, never before.
+Two checkpoints are kept. A start uses the newest one whose manifest and parts are all good, and counts the bad ones
+that it skips. Pruning of the log asks for ``oldest_kept``: no kept checkpoint needs the log below that position. Files
+that no kept manifest names are removed after the rename, never before.
 """
 
 from __future__ import annotations
@@ -24,39 +23,38 @@ import orjson
 
 from storage.checksum import crc32
 from storage.files import Bytes, File, Files, StorageError, numbers
-from storage.plants import planted
 
 KEPT = 2
 FOLDER = "checkpoint"
 _DIGITS = 10
 _OURS = re.compile(r"\d{10}(-\d+)?\.(json|part|tmp)")
-_FOOT = struct.Struct("<4sIQ")  # magic, CRC, bytes before it
+_FOOTER = struct.Struct("<4sIQ")  # magic, CRC, bytes before it
 _MAGIC = b"AuC1"
 _WRITE_BYTES = 1024**2
-"""Written and synced at a time: 100 MB handed to the disk at once would hold up every sync of the log behind them."""
+"""The amount to write before a sync. With 100 MB at once, every sync of the log would wait behind them."""
 
 
 class CheckpointError(StorageError):
     """A checkpoint that cannot be used."""
 
 
-class Part(NamedTuple):
-    """What to write. ``make`` gives the bytes; it is not called when the last checkpoint has the same stamp."""
+class CheckpointPart(NamedTuple):
+    """A part to write. ``make`` returns the bytes; it is not called when the last checkpoint has the same stamp."""
 
     stamp: str
     make: Callable[[], Sequence[Bytes]]
 
 
-class Found(NamedTuple):
-    """A checkpoint that is whole."""
+class FoundCheckpoint(NamedTuple):
+    """A checkpoint whose files are all good."""
 
     number: int
-    position: int  # of the log: what lies before it is in here
+    position: int  # of the log: the checkpoint contains the effect of everything before it
     parts: Mapping[str, bytes]
-    facts: Mapping[str, Any]  # small things that whoever wrote it put into the manifest
+    facts: Mapping[str, Any]  # small data of the writer, kept in the manifest
 
 
-class Written(NamedTuple):
+class WrittenCheckpoint(NamedTuple):
     number: int
     position: int
     written_bytes: int
@@ -66,19 +64,19 @@ class Written(NamedTuple):
 class Checkpoints:
     """Owner: the thread that makes checkpoints; before it runs, the one that starts the daemon."""
 
-    def __init__(self, files: Files, pace: Callable[[], None] = lambda: None) -> None:
-        """``pace`` is called between two pieces of a large part: whoever shares the disk gets a turn."""
+    def __init__(self, files: Files, pace: Callable[[], None]) -> None:
+        """``pace`` is called between two pieces of a large part, so that other users of the disk get a turn."""
         self._files = files
         self._pace = pace
         self._manifests: dict[int, dict[str, Any]] = {}  # the kept ones, by number
         self._next = 1
-        self.passed_over: list[CheckpointError] = []  # bad ones, when it was opened
+        self.passed_over: list[CheckpointError] = []  # bad checkpoints that ``open`` skipped
 
-    def open(self) -> Found | None:
-        """The newest whole checkpoint; None when there is none at all. Raises when there are some and all are bad."""
+    def open(self) -> FoundCheckpoint | None:
+        """Return the newest good checkpoint; None when the folder has none. Raises when all of them are bad."""
         manifests = numbers(self._files.list(FOLDER), ".json")
         self._next = max([self._next, *(int(name[:_DIGITS]) + 1 for name in self._ours())])
-        best: Found | None = None
+        best: FoundCheckpoint | None = None
         for number in reversed(manifests):
             try:
                 found = self._read(number, with_parts=best is None)
@@ -91,42 +89,42 @@ class Checkpoints:
         return best
 
     def _ours(self) -> list[str]:
-        """Every file of ours, bad ones too: a name is never used twice. What else lies there is left alone."""
+        """List our own files, bad ones included, because a name is never used twice. Ignore files of others."""
         return [name for name in self._files.list(FOLDER) if _OURS.fullmatch(name)]
 
-    def _read(self, number: int, *, with_parts: bool) -> Found:
+    def _read(self, number: int, *, with_parts: bool) -> FoundCheckpoint:
         manifest_name = f"{FOLDER}/{number:010d}.json"
         try:
-            manifest: dict[str, Any] = orjson.loads(self._whole(manifest_name))
+            manifest: dict[str, Any] = orjson.loads(self._read_file(manifest_name))
         except orjson.JSONDecodeError as error:
             raise CheckpointError(self._files.where(manifest_name), 0, str(error)) from error
-        parts = {name: self._whole(part["file"]) for name, part in manifest["parts"].items()} if with_parts else {}
+        parts = {name: self._read_file(part["file"]) for name, part in manifest["parts"].items()} if with_parts else {}
         self._manifests[number] = manifest
-        return Found(number, manifest["position"], parts, manifest["facts"])
+        return FoundCheckpoint(number, manifest["position"], parts, manifest["facts"])
 
-    def _whole(self, name: str) -> bytes:
+    def _read_file(self, name: str) -> bytes:
         where = self._files.where(name)
         try:
             file = self._files.attach(name)
         except OSError as error:
-            raise CheckpointError(where, 0, error.strerror or "it cannot be opened") from error
+            raise CheckpointError(where, 0, error.strerror or "cannot be opened") from error
         try:
             data = file.read(0, file.size)
         except OSError as error:
-            raise CheckpointError(where, 0, error.strerror or "it cannot be read") from error
+            raise CheckpointError(where, 0, error.strerror or "cannot be read") from error
         finally:
             file.close()
-        if len(data) < _FOOT.size:
-            raise CheckpointError(where, 0, "shorter than its foot")
-        magic, crc, size = _FOOT.unpack_from(data, len(data) - _FOOT.size)
-        if magic != _MAGIC or size != len(data) - _FOOT.size or crc32(memoryview(data)[:size]) != crc:
+        if len(data) < _FOOTER.size:
+            raise CheckpointError(where, 0, "shorter than its footer")
+        magic, crc, size = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
+        if magic != _MAGIC or size != len(data) - _FOOTER.size or crc32(memoryview(data)[:size]) != crc:
             raise CheckpointError(where, 0, "the CRC does not match")
         return data[:size]
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self, position: int, parts: Mapping[str, Part], facts: Mapping[str, Any]) -> Written:
-        """OSError when it cannot be: then the checkpoints that were there are still there, and nothing else."""
+    def write(self, position: int, parts: Mapping[str, CheckpointPart], facts: Mapping[str, Any]) -> WrittenCheckpoint:
+        """Write a checkpoint. On OSError the earlier checkpoints are unchanged and nothing of the new one is left."""
         number = self._next
         self._next += 1
         made: list[str] = []
@@ -141,10 +139,10 @@ class Checkpoints:
         self._forget_old()
         written = sum(p["bytes"] for p in manifest["parts"].values() if p["file"] in made)
         total = sum(p["bytes"] for p in manifest["parts"].values())
-        return Written(number, position, written, total - written)
+        return WrittenCheckpoint(number, position, written, total - written)
 
     def _write_parts(
-        self, number: int, position: int, parts: Mapping[str, Part], facts: Mapping[str, Any], made: list[str]
+        self, number: int, position: int, parts: Mapping[str, CheckpointPart], facts: Mapping[str, Any], made: list[str]
     ) -> dict[str, Any]:
         last = self._manifests[max(self._manifests)]["parts"] if self._manifests else {}
         entries: dict[str, Any] = {}
@@ -161,10 +159,13 @@ class Checkpoints:
     def _publish(self, number: int, manifest: dict[str, Any], made: list[str]) -> None:
         name, temporary = f"{FOLDER}/{number:010d}.json", f"{FOLDER}/{number:010d}.tmp"
         self._write_file(temporary, [orjson.dumps(manifest)], made)
-        if not planted("checkpoint_in_place"):
-            self._files.sync_folder(FOLDER)  # the parts' names, before the name that refers to them
+        self._sync_part_names()
         self._files.rename(temporary, name)
         made[-1] = name
+        self._files.sync_folder(FOLDER)
+
+    def _sync_part_names(self) -> None:
+        """Sync the names of the parts before the name of the manifest, which refers to them."""
         self._files.sync_folder(FOLDER)
 
     def _write_file(self, name: str, parts: Sequence[Bytes], made: list[str]) -> int:
@@ -180,25 +181,24 @@ class Checkpoints:
                     crc = crc32(part, crc)
                 file.append(chunk)
             size = file.size
-            file.append([_FOOT.pack(_MAGIC, crc, size)])
+            file.append([_FOOTER.pack(_MAGIC, crc, size)])
             self._sync(file)
         finally:
             file.close()
         return size
 
     def _sync(self, file: File) -> None:
-        if not planted("checkpoint_in_place"):
-            file.sync()
+        file.sync()
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
     @property
     def oldest_kept(self) -> int | None:
-        """The position below which no checkpoint that is kept needs the log; None: there is no checkpoint."""
+        """The position below which no kept checkpoint needs the log; None without a checkpoint."""
         return min((m["position"] for m in self._manifests.values()), default=None)
 
     def facts(self) -> list[Mapping[str, Any]]:
-        """Those of every checkpoint that is kept."""
+        """Return the facts of every kept checkpoint."""
         return [m["facts"] for m in self._manifests.values()]
 
     def _forget_old(self) -> None:
@@ -214,11 +214,11 @@ class Checkpoints:
         try:
             self._files.remove(name)
         except FileNotFoundError:
-            pass  # a file that is not there is what was wanted
+            pass  # already gone
 
 
 def _chunks(parts: Sequence[Bytes]) -> list[list[Bytes]]:
-    """Pieces of at most ``_WRITE_BYTES``."""
+    """Split parts into chunks of at most ``_WRITE_BYTES``."""
     out: list[list[Bytes]] = [[]]
     size = 0
     for part in parts:

@@ -1,10 +1,10 @@
-"""CRC-32 of what lies on disk: the polynomial of zlib, whoever computes it.
+"""CRC-32 for everything on disk, with zlib's polynomial.
 
-A train of 10,000 tuples (240 kB) takes zlib 55 us, about as long as writing it, and ISA-L, which uses the processor's
-own instructions for it, 5 us. Both give the same number, so a folder that one has written can be read with the other:
-where ISA-L has no wheel, zlib does it.
+For a train of 10,000 tuples (240 kB) zlib needs 55 us, about as long as the write itself; ISA-L, which uses the
+processor's CRC instructions, needs 5 us. Both compute the same number, so either can read a folder that the other has
+written. A platform without a wheel of ISA-L uses zlib.
 
-Refused: CRC-32C, for which processors have one instruction more; the files that exist would not be readable any more.
+Refused: CRC-32C, which processors support even better; it would make existing files unreadable.
 """
 
 from __future__ import annotations

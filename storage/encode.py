@@ -1,18 +1,19 @@
-"""Trains as bytes: what the log, the spill files and the checkpoints hold.
+"""Trains as bytes: the form of a train in the log, the spill files and the checkpoints.
 
-A train is a small header, one Arrow record batch (columns, validity, and arrivals where they differ), and for each
-string pool that it uses one more batch with the strings. All of them are Arrow IPC messages, whose schema is the
-catalog's, so a record needs no schema of its own. Nothing is shared between two encoded trains: each can be read alone,
-and a segment can be dropped without looking at the others.
+A train is a small header, one Arrow record batch (columns, validity, and arrivals where they differ), and one more
+batch with the strings of each string pool that it uses. All batches are Arrow IPC messages. The catalog has their
+schema, so a record contains none. Two encoded trains share nothing: each can be read alone, and a segment can be
+removed without reading the others.
 
-Cost, 10,000 tuples of four columns: 6 us to encode, 20 us to decode, without a copy either way. What Arrow writes in
-front of the columns says how long each is and nothing of what is in them, so without NULLs it is the same for every
-train of so many tuples: it is made once (``_Layout``), and then a train's parts are the columns themselves. A pool is
-written whole while it is not much larger than the train, and then its bytes are kept with it; of a larger one only what
-the train uses. A reader that meets the same pool again gives the same object, so trains that were written together join
+Cost, 10,000 tuples of four columns: 6 us to encode, 20 us to decode, without a copy either way. Arrow writes a head in
+front of the columns, which contains only their lengths. Without NULLs it is the same for all trains of one length. So
+it is made once (``_Layout``), and the other parts of a train are the columns themselves. A pool is written whole while
+it is not much larger than the train, and its bytes are cached with the pool; of a larger pool only the used strings are
+written. A reader that meets the same pool again returns the same object, so trains that were written together join
 cheaply.
 
-Refused: dictionary batches of Arrow, which a message alone cannot be read without; pickle, which runs what it reads.
+Refused: dictionary batches of Arrow, because a single message could not be read alone; pickle, which executes code from
+the data that it reads.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from storage.train import Array, Mask, Pools, Train, constant_ns, tidy_valid
 _HEADER = struct.Struct("<IHHqq")  # tuples, pools, flags, watermark, the arrival of all or 0
 _POOL = struct.Struct("<II")  # entries, bytes of the message that follows
 _ARRIVALS_DIFFER = 1
-_ALIGNED = 8  # Arrow pads what it writes to so many bytes
+_ALIGNED = 8  # Arrow pads each buffer to a multiple of this
 _WHOLE_POOL = 256
-"""A pool up to this size is written whole whatever the train: it takes less than finding out what is used."""
+"""A pool up to this size is always written whole: finding the used strings would cost more."""
 
 _ARROW = {
     Type.BOOLEAN: pa.bool_(),
@@ -50,7 +51,7 @@ _STRINGS = pa.schema([pa.field("strings", pa.large_string())])
 
 
 class EncodingError(ValueError):
-    """Bytes that are no train of this schema. Behind a CRC this means that the schema is another one."""
+    """Bytes that are no train of this schema. Since a CRC has passed, the schema must be a different one."""
 
 
 @lru_cache(maxsize=4_096)
@@ -60,7 +61,7 @@ def _arrow_schema(schema: Schema, arrivals: bool) -> pa.Schema:
 
 
 def encode_train(train: Train) -> list[Bytes]:
-    """The parts to be written one after another; together a multiple of eight bytes."""
+    """Return the parts to write one after another; their total size is a multiple of eight bytes."""
     differ = train.count > 0 and train.arrival_ns.strides[0] != 0
     columns, pools, owners = _codes_and_pools(train)
     if differ:
@@ -79,7 +80,7 @@ def encode_train(train: Train) -> list[Bytes]:
 
 
 class _Layout:
-    """What Arrow writes for so many tuples without a NULL: a head, and each column padded to ``_ALIGNED`` bytes."""
+    """Arrow's form of one number of tuples without NULLs: a head, and each column padded to ``_ALIGNED`` bytes."""
 
     __slots__ = ("_dtypes", "_head", "_schema")
 
@@ -101,7 +102,7 @@ class _Layout:
         return parts
 
     def _first(self, columns: Sequence[Array]) -> Bytes:
-        """Whole from Arrow, which costs no more than asking it for the head alone."""
+        """Let Arrow write the whole message, which costs no more than the head alone, and keep the head."""
         message = _message(columns, [None] * len(columns), self._schema)
         sizes = [_bits_or_values(column).nbytes for column in columns]
         self._head = bytes(message[: len(message) - sum([size + -size % _ALIGNED for size in sizes])])
@@ -119,7 +120,7 @@ def _message(columns: Sequence[Array], masks: Sequence[Mask | None], schema: pa.
 
 
 def _to_arrow(values: Array, valid: Mask | None) -> Any:
-    """Without a copy, but for booleans and validity, which Arrow keeps as bits."""
+    """Convert without a copy, except booleans and validity, which Arrow keeps as bits."""
     bits = None if valid is None else _buffer(np.packbits(valid, bitorder="little"))
     data = _buffer(_bits_or_values(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, data])
@@ -134,7 +135,7 @@ def _buffer(values: Any) -> pa.Buffer:
 
 
 def _codes_and_pools(train: Train) -> tuple[list[Array], list[tuple[int, Bytes]], bytes]:
-    """The columns with codes into what is written; each pool once, (entries, message); which column has which pool."""
+    """Return the columns with codes into the written pools, each pool once as (entries, message), and their owners."""
     columns: list[Array] = list(train.columns)
     members: dict[int, list[int]] = {}
     for i in train.schema.string_columns:
@@ -162,7 +163,7 @@ def _codes_and_pools(train: Train) -> tuple[list[Array], list[tuple[int, Bytes]]
 
 
 def _whole_pool(pool: StringPool, entries: int) -> Bytes:
-    """Kept with the pool, as most trains of a stream come from one that no longer grows."""
+    """Encode a pool and cache the bytes with it: most trains of a stream refer to a pool that no longer grows."""
     cache: dict[str, Any] = pool.attach("encoded", dict)
     found = cache.get("last")
     if found is None or found[0] != entries:
@@ -178,14 +179,14 @@ def _pool_message(values: Sequence[str]) -> Bytes:
 
 
 class TrainReader:
-    """Decodes trains. Remembers the last pools, to give one object for equal ones. Owner: one thread."""
+    """Decodes trains. Remembers the last pools, to return one object for equal pools. Owner: one thread."""
 
     def __init__(self, remembered: int = 16) -> None:
         self._pools: dict[bytes, StringPool] = {}
         self._remembered = remembered
 
     def decode(self, data: Bytes, schema: Schema) -> Train:
-        """A train that shares the memory of ``data``."""
+        """Decode a train that shares the memory of ``data``."""
         view = memoryview(data)
         try:
             return self._decode(view, schema)
@@ -206,7 +207,7 @@ class TrainReader:
         differ = bool(flags & _ARRIVALS_DIFFER)
         batch = pa.ipc.read_record_batch(pa.py_buffer(view[at:]), _arrow_schema(schema, differ))
         if batch.num_rows != count:
-            raise EncodingError(f"{batch.num_rows} tuples and not {count}")
+            raise EncodingError(f"{batch.num_rows} tuples instead of {count}")
         columns = tuple([_values(batch.column(i), f.type) for i, f in enumerate(schema.fields)])
         valid = tidy_valid([_valid(batch.column(i)) for i in range(len(schema))])
         arrivals = _values(batch.column(len(schema)), Type.BIGINT) if differ else constant_ns(arrival_ns, count)
@@ -219,8 +220,8 @@ class TrainReader:
             strings: Any = pa.ipc.read_record_batch(pa.py_buffer(message), _STRINGS).column(0)
             pool = StringPool(strings.to_pylist())
             if len(pool) != entries:
-                raise EncodingError(f"a pool of {len(pool)} strings and not {entries}")
-        self._pools[message] = pool  # last again: the oldest goes first
+                raise EncodingError(f"a pool of {len(pool)} strings instead of {entries}")
+        self._pools[message] = pool  # now the newest; the oldest is evicted first
         while len(self._pools) > self._remembered:
             del self._pools[next(iter(self._pools))]
         return pool
@@ -244,7 +245,7 @@ def _valid(column: Any) -> Mask | None:
 
 
 def _spread(schema: Schema, owned: list[StringPool], columns: tuple[Array, ...]) -> Pools:
-    """The pool of each column. A code outside it would crash whoever looks it up, much later."""
+    """Return the pool of each column. Check the codes here: a bad one would crash its reader much later."""
     pools: list[StringPool | None] = [None] * len(schema)
     for i, pool in zip(schema.string_columns, owned, strict=True):
         if len(columns[i]) and (int(columns[i].min()) < 0 or int(columns[i].max()) >= max(1, len(pool))):

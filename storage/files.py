@@ -1,18 +1,19 @@
-"""The only place in ``storage`` that opens files, so that a test can put a disk behind it that forgets.
+"""Files below one root: the only place in ``storage`` that opens a file, so that a test can replace the disk.
 
-Everything above speaks of names below one root (``log/00000000000000000000.log``) and of six deeds: append, sync, read,
-truncate, rename, remove. A process that is killed keeps what it has written, because the kernel does; a machine that
-loses power keeps what was synced. ``tests/crash/crash_files.py`` is the second kind behind the same interface.
+All other modules use names relative to the root (``log/00000000000000000000.log``) and six file operations: append,
+sync, read, truncate, rename, remove. After a kill of the process, the kernel still has all bytes that were written.
+After a power failure, only the synced bytes are left: ``tests/crash/crash_files.py`` is such a disk, behind the same
+interface.
 
 Rules
-- A file only grows at its end (or is cut there). Nothing is written in place, so nothing can be torn but a tail.
-- ``sync`` is fdatasync. When it fails, the kernel has marked the pages clean and dropped what it could not write: a
-  second call would succeed and mean nothing. So nobody calls it twice: whoever gets the error stops trusting the file.
-- A new or renamed file is there after a power cut only once its folder was synced as well (``sync_folder``).
-- Errors are the kernel's own (OSError); the layers above give them their meaning.
-- The root is held open and names are looked up from there: a folder that is renamed goes on being ours, and one that is
-  made anew under its name does not become it. A file that somebody has removed takes writes and syncs like any other,
-  and all of it is gone with its last descriptor: ``sync`` looks, and says so.
+- A file grows only at its end, or is truncated there. No byte is overwritten, so only a tail can be torn.
+- ``sync`` is fdatasync. When fdatasync fails, the kernel marks the pages clean and drops the bytes that it could not
+  write: a second call would succeed and prove nothing. So no caller retries a sync. It stops trusting the file.
+- A new or renamed file survives a power failure only after a sync of its folder as well (``sync_folder``).
+- Errors are the kernel's own (OSError). The layers above interpret them.
+- The root folder stays open, and all names are resolved from its descriptor. So the daemon keeps its folder when
+  somebody renames it, and does not take a new folder of the same name for it. A removed file still accepts writes and
+  syncs, and loses them with its last descriptor: so ``sync`` checks the link count, and raises.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class StorageError(AuroraError):
-    """Something that lies on disk cannot be used. Says which file, where in it (None: all of it), and why."""
+    """Data on disk cannot be used. Names the file, the byte (None: the whole file), and the reason."""
 
     def __init__(self, file: str, offset: int | None, why: str) -> None:
         super().__init__(f"{file}: {why}" if offset is None else f"{file} at byte {offset:,}: {why}")
@@ -48,18 +49,18 @@ class StorageError(AuroraError):
 
 
 def numbers(names: Iterable[str], suffix: str) -> list[int]:
-    """Of the files that are called by a number, ascending. What else lies there is somebody's, and is left alone."""
+    """Return the numbers of the files that are named by a number, ascending. Ignore files of others."""
     stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
-class Space(NamedTuple):
+class DiskSpace(NamedTuple):
     free_bytes: int
     total_bytes: int
 
 
 class File(Protocol):
-    """One open file. One writer; readers may read what is there from any thread."""
+    """One open file. One thread writes; any thread may read."""
 
     name: str
 
@@ -67,44 +68,44 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, parts: Sequence[Bytes]) -> None:
-        """All of it at the end, or OSError; then some of it may be there, and the caller truncates."""
+        """Append all parts. After an OSError some bytes may be there, and the caller truncates."""
 
     def sync(self) -> None: ...
 
     def begin_sync(self, offset: int) -> None:
-        """Let the disk begin with what was appended from this byte on. Promises nothing: a sync has less left to do."""
+        """Ask the kernel to start writing the bytes from ``offset`` on. No guarantee, but the next sync is shorter."""
 
     def truncate(self, size: int) -> None: ...
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes; fewer at the end of the file."""
+        """Read up to ``size`` bytes; fewer at the end of the file."""
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """What lies below one root. Names are relative, with slashes; a folder is made when something is made in it."""
+    """The files below one root. Names are relative, with slashes; creating a file creates its folder."""
 
     def create(self, name: str) -> File:
-        """A new, empty file; FileExistsError when there is one."""
+        """Create an empty file; FileExistsError when it exists."""
 
     def attach(self, name: str) -> File:
-        """A file that is there, to read and to append to."""
+        """Open an existing file to read and to append."""
 
     def list(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; none when there is no such folder."""
+        """Return the names in a folder, sorted; none when the folder does not exist."""
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces ``new``."""
+        """Rename atomically; replaces ``new``."""
 
     def remove(self, name: str) -> None: ...
 
     def sync_folder(self, folder: str) -> None: ...
 
-    def space(self) -> Space: ...
+    def space(self) -> DiskSpace: ...
 
     def where(self, name: str) -> str:
-        """The name as a person would look for it."""
+        """Return the full path of a name, for messages."""
 
 
 class RealFile:
@@ -114,7 +115,7 @@ class RealFile:
         self._fd = fd
         found = os.fstat(fd)
         self._size = found.st_size
-        self._has_links = found.st_nlink > 0  # not every file system counts them
+        self._has_links = found.st_nlink > 0  # not every file system counts links
         self.name = name
 
     @property
@@ -131,11 +132,11 @@ class RealFile:
     def sync(self) -> None:
         os.fdatasync(self._fd)
         if self._has_links and not os.fstat(self._fd).st_nlink:
-            raise FileNotFoundError(errno.ENOENT, "somebody has removed the file", self.name)
+            raise FileNotFoundError(errno.ENOENT, "the file was removed", self.name)
 
     def begin_sync(self, offset: int) -> None:
         if _SYNC_FILE_RANGE is not None:
-            _SYNC_FILE_RANGE(self._fd, offset, 0, _RANGE_WRITE)  # an error comes again from sync, which is asked
+            _SYNC_FILE_RANGE(self._fd, offset, 0, _RANGE_WRITE)  # ignore errors: sync reports them
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -145,7 +146,7 @@ class RealFile:
         data = os.pread(self._fd, size, offset)
         if len(data) == size or not data:
             return data
-        chunks = [data]  # the kernel gives at most 2 GiB at once
+        chunks = [data]  # the kernel returns at most 2 GiB at once
         have = len(data)
         while have < size and (more := os.pread(self._fd, size - have, offset + have)):
             chunks.append(more)
@@ -158,11 +159,11 @@ class RealFile:
             os.close(fd)
 
     def __del__(self) -> None:
-        self.close()  # a reader may hold a file longer than its owner does
+        self.close()  # a reader may hold a file longer than its owner
 
 
 def _after(parts: list[memoryview], written: int) -> list[memoryview]:
-    """What is left of the parts when so many bytes were taken."""
+    """Return the parts without their first ``written`` bytes."""
     for i, part in enumerate(parts):
         if written < len(part):
             return [part[written:], *parts[i + 1 :]] if written else parts[i:]
@@ -187,13 +188,13 @@ class RealFiles:
         except FileNotFoundError:
             folder = os.path.dirname(name)
             self._make_folder(folder)
-            while folder:  # a folder is a name in the one above
+            while folder:  # each new folder is a new name in its parent
                 folder = os.path.dirname(folder)
                 self.sync_folder(folder)
             return os.open(name, flags, 0o640, dir_fd=self._fd)
 
     def _make_folder(self, folder: str) -> None:
-        """And those above it. FileNotFoundError when the root is gone."""
+        """Create a folder and its parents. FileNotFoundError when the root is gone."""
         parts = folder.split("/")
         for n in range(len(parts)):
             with suppress(FileExistsError):
@@ -225,9 +226,9 @@ class RealFiles:
         finally:
             os.close(fd)
 
-    def space(self) -> Space:
+    def space(self) -> DiskSpace:
         found = os.fstatvfs(self._fd)
-        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def where(self, name: str) -> str:
         return os.path.join(self.root, name) if name else self.root
@@ -238,7 +239,7 @@ class RealFiles:
 
 
 class FolderLock:
-    """Two daemons on one folder would each take the other's files for damage: the second one is refused."""
+    """Refuses a second daemon on the same folder: each would take the other's files for damage."""
 
     def __init__(self, root: str) -> None:
         try:
@@ -253,6 +254,6 @@ class FolderLock:
             raise StorageError(root, None, "another process uses this data_dir") from None
 
     def release(self) -> None:
-        """The kernel does it too when the process ends."""
+        """Release the lock. When the process ends, the kernel does it."""
         with suppress(OSError):
             os.close(self._fd)

@@ -1,9 +1,9 @@
-"""One record of the log as bytes, and finding records again in a file that may be torn or damaged.
+"""One log record as bytes, and the search for records in a file that may be torn or damaged.
 
     magic 4 | payload bytes 4 | CRC-32 4 | kind 4 | position 8 | payload, padded to 8 bytes
 
-The CRC covers all of it but the magic and itself. A record knows its own position, so one that lies behind damage can
-be told from bytes that only look like one.
+The CRC covers everything but the magic and the CRC itself. A record contains its own position, so a search behind
+damage can distinguish a real record from bytes that look like one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADER = struct.Struct("<4sIIIQ")
 _CHECKED = struct.Struct("<IIQ")
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     position: int
     kind: int
     payload: memoryview
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 def framed(position: int, kind: int, parts: Sequence[Bytes]) -> tuple[list[Bytes], int]:
-    """What to write for a record with this payload, and how many bytes that is. Parts are not copied."""
+    """Return the parts to write for a record with this payload, and their total size. Copies no part."""
     size = sum([len(p) for p in parts])
     assert size <= RECORD_BYTES_AT_MOST
     crc = crc32(_CHECKED.pack(size, kind, position))
@@ -41,8 +41,8 @@ def framed(position: int, kind: int, parts: Sequence[Bytes]) -> tuple[list[Bytes
     return [_HEADER.pack(MAGIC, size, crc, kind, position), *parts, padding], _HEADER.size + size + len(padding)
 
 
-class Scan:
-    """The records of one segment. ``bad_at`` is the position where they stop before the end, and ``why``."""
+class SegmentScan:
+    """Reads the records of one segment. ``bad_at`` is the position of the first bad record, ``why`` the reason."""
 
     def __init__(self, file: File, base: int, end: int | None = None) -> None:
         self._file = file
@@ -53,7 +53,7 @@ class Scan:
         self.bad_at: int | None = None
         self.why = ""
 
-    def records(self, position: int) -> Iterator[Record]:
+    def records(self, position: int) -> Iterator[LogRecord]:
         while position < self._end:
             record = self._record(position)
             if record is None:
@@ -62,8 +62,8 @@ class Scan:
             yield record
             position = record.end
 
-    def salvage(self, position: int) -> Iterator[Record]:
-        """Good records behind a bad one, found by their magic: each knows its own position."""
+    def salvage(self, position: int) -> Iterator[LogRecord]:
+        """Yield the good records behind a bad one. Finds them by their magic and checks their own position."""
         data = self._file.read(position - self._base, self._end - position)
         at = data.find(MAGIC)
         while at >= 0:
@@ -72,7 +72,7 @@ class Scan:
                 yield record
             at = data.find(MAGIC, at + 1)
 
-    def _record(self, position: int) -> Record | None:
+    def _record(self, position: int) -> LogRecord | None:
         header = self._bytes(position, _HEADER.size)
         if len(header) < _HEADER.size:
             return self._bad(f"{len(header)} bytes are left, less than a header")
@@ -87,9 +87,9 @@ class Scan:
         end = position + _HEADER.size + size + (-size % 8)
         if end > self._end:
             return self._bad("the padding is missing")
-        return Record(position, kind, payload, end)
+        return LogRecord(position, kind, payload, end)
 
-    def _bad(self, why: str) -> Record | None:
+    def _bad(self, why: str) -> LogRecord | None:
         self.why = why
         return None
 

@@ -1,29 +1,30 @@
 """The storage manager: every arc's queue under one lock and one byte budget.
 
-The budget counts each train once, however many arcs it waits on. It is soft towards boxes (what a box has computed is
-always accepted: refusing it would lose it) and hard towards the edge: ``has_room`` turns false at the budget and true
-again at ``LOW_WATER`` of it, and the router stops reading its sockets in between, so TCP pushes back on the senders.
+The budget counts each train once, however many arcs it waits on. It is soft towards boxes: the manager always accepts
+the output of a box, because refusing it would lose it. It is hard towards the edge: ``has_room`` becomes false at the
+budget, and true again at ``LOW_WATER`` of it. Between the two the router does not read its sockets, so TCP pushes back
+on the senders.
 
-Threads: anyone may enqueue; only the scheduler thread takes. No I/O under the lock.
+Threads: any thread may enqueue; only the scheduler thread takes. No I/O under the lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from catalog.readings import NOTHING, ArcReading
 from storage.queue import ArcQueue, Lease, coalesce
 from storage.train import NO_WATERMARK, Train
 
 LOW_WATER = 0.75
-TOLD = -1
-"""What ``enqueue`` of a manager that spills gives in place of bytes: the scheduler has been told already."""
+ANNOUNCED = -1
+"""Returned by ``enqueue`` of a manager that spills, in place of bytes: it has announced the train to the scheduler."""
 
 
 class ArcContent(NamedTuple):
-    """What waits on an arc at one moment, oldest first; ``blocks`` come after the trains."""
+    """The waiting trains of an arc at one moment, oldest first; ``blocks`` come after ``trains``."""
 
     trains: list[Train]
     blocks: list[Any]
@@ -31,7 +32,7 @@ class ArcContent(NamedTuple):
 
 
 class SavedBlock(NamedTuple):
-    """A block as a checkpoint has it: on disk at ``ref``, or the trains themselves."""
+    """A block in a checkpoint: on disk at ``ref``, or as its trains."""
 
     ref: Any
     trains: list[Train]
@@ -39,36 +40,50 @@ class SavedBlock(NamedTuple):
     tuples: int
 
 
-Saved = tuple[list[Train], list[int], Sequence[int]]
-"""Of one arc: its trains, the numbers of its blocks, and its counts."""
+SavedArc = tuple[list[Train], list[int], Sequence[int]]
+"""The state of one arc in a checkpoint: its trains, the numbers of its blocks, and its counts."""
+
+
+class Readmit(Protocol):
+    def __call__(self, arcs: tuple[int, ...], train: Train, /) -> object:
+        """Enqueue a restored train on these arcs, and announce it to the scheduler."""
+
+
+class OnRoom(Protocol):
+    def __call__(self) -> None:
+        """Let the edge read again. Called outside the lock, on the thread that freed the memory."""
+
+
+class OnExpired(Protocol):
+    def __call__(self, arc: int, dropped: Sequence[Train], /) -> None:
+        """Note the trains that expired on an arc. Called outside the lock, before any box behind the arc runs."""
 
 
 class StorageManager:
-    def __init__(self, arcs: int, budget_bytes: int) -> None:
+    def __init__(self, arcs: int, budget_bytes: int, *, on_room: OnRoom, on_expired: OnExpired) -> None:
         self._lock = Lock()
         self.queues = [ArcQueue() for _ in range(arcs)]
         self.budget_bytes = budget_bytes
         self.used_bytes = 0
         self.peak_bytes = 0
         self._has_room = True
-        self._on_room: Callable[[], None] | None = None
-        self.readmit: Callable[[tuple[int, ...], Train], None] = lambda arcs, train: None  # put and announce
-        self.on_expired: Callable[[int, Sequence[Train]], None] | None = None  # before anything behind them runs
-        self.cut_arcs = 0  # arcs of which a part is on disk
+        self._on_room = on_room
+        self._on_expired = on_expired
+        self.spilled_arcs = 0  # arcs with a part of their queue on disk
 
     low_water = LOW_WATER
     wants_rank = False
-    """Whether ``rank`` is of use: only to a manager that spills (``storage/spilling.py``)."""
+    """Whether the manager uses ``rank``: only one that spills does (``storage/spilling.py``)."""
 
     def rank(self, arcs: Sequence[int]) -> None:
-        """The arcs with something to do, the most urgent first."""
+        """Take the scheduler's ranking: the arcs with tuples to process, the most urgent first."""
 
     def step(self) -> bool:
-        """One block to or from disk; whether there was anything to do."""
+        """Move one block to or from disk. False when there was nothing to do."""
         return False
 
-    def is_cut(self, arc: int) -> bool:
-        """Something older than what comes now waits on this arc and cannot be taken yet."""
+    def is_spilled(self, arc: int) -> bool:
+        """Tell whether a part of this arc's queue is on disk: new trains must not overtake it."""
         return False
 
     @property
@@ -77,7 +92,7 @@ class StorageManager:
         return self._has_room
 
     def readings(self, names: Sequence[str]) -> list[ArcReading]:
-        """Every arc at one moment: under the lock, so that the arcs' law holds in it."""
+        """Read every arc at one moment, under the lock, so that the arcs' law holds in the readings."""
         with self._lock:
             return [
                 ArcReading(name, q.tuples, q.nbytes, q.enqueued, q.dequeued, dropped_of(q))
@@ -85,44 +100,40 @@ class StorageManager:
             ]
 
     def contents(self) -> list[ArcContent]:
-        """Every arc at one moment: what a checkpoint holds."""
+        """Return the content of every arc at one moment, for a checkpoint."""
         with self._lock:
             return [
                 ArcContent([t for t, _ in q.entries], [], (q.enqueued, q.dequeued, q.shed, q.expired))
                 for q in self.queues
             ]
 
-    def restore(self, arcs: Mapping[int, Saved], blocks: Sequence[SavedBlock]) -> None:
-        """Put back what a checkpoint held, before anything else comes. What was on disk comes back to memory."""
+    def restore(self, arcs: Mapping[int, SavedArc], blocks: Sequence[SavedBlock], readmit: Readmit) -> None:
+        """Put back what a checkpoint held, before anything else arrives. Blocks come back to memory."""
         for arc, (held, numbers, counts) in arcs.items():
             assert all(blocks[n].ref is None for n in numbers), "blocks on disk need the manager that spills"
             trains = [*held, *(t for n in numbers for t in blocks[n].trains)]
             self._recount(arc, trains, counts)
             for train in trains:
-                self.readmit((arc,), train)
+                readmit((arc,), train)
 
     def _recount(self, arc: int, trains: Sequence[Train], counts: Sequence[int]) -> None:
-        """The counts as they were, less the trains that are about to be counted once more."""
+        """Restore the counts of an arc, less the trains that will be counted again when they are readmitted."""
         queue = self.queues[arc]
         queue.enqueued, queue.dequeued, queue.shed, queue.expired = counts
         queue.enqueued -= sum([t.count for t in trains])
 
     def is_empty(self) -> bool:
-        """Nothing waits on any arc, punctuations included."""
+        """Tell whether nothing waits on any arc, punctuations included."""
         with self._lock:
             return not any(queue.entries for queue in self.queues)
 
     @property
     def spill_bytes(self) -> int:
-        """On disk because memory is short."""
+        """The bytes of spilled trains on disk."""
         return 0
 
-    def when_room(self, callback: Callable[[], None]) -> None:
-        """``callback`` is called, outside the lock and from the taking thread, when room comes back."""
-        self._on_room = callback
-
     def enqueue(self, arcs: Sequence[int], train: Train) -> int:
-        """Put a train on every one of these arcs (a box's fan-out); how many bytes it takes."""
+        """Put a train on each of these arcs (a box's fan-out), and return its bytes. The caller announces the train."""
         train = train.at_rest()
         nbytes = train.nbytes
         lease = Lease(nbytes, len(arcs))
@@ -137,7 +148,7 @@ class StorageManager:
         return nbytes
 
     def pass_by(self, arcs: Sequence[int], tuples: int) -> None:
-        """Tuples that need no queue: in and out at once, so that the arcs' law holds."""
+        """Count tuples that bypass the queue as enqueued and dequeued, so that the arcs' law holds."""
         with self._lock:
             for arc in arcs:
                 queue = self.queues[arc]
@@ -145,9 +156,9 @@ class StorageManager:
                 queue.dequeued += tuples
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
-        """Up to ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.
+        """Take up to ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.
 
-        Gives the trains with short ones joined, how many tuples they hold, and how many trains left the queue whole.
+        Returns the trains with short ones joined, their number of tuples, and how many trains left the queue whole.
         """
         with self._lock:
             queue = self.queues[arc]
@@ -155,29 +166,28 @@ class StorageManager:
             taken, freed = queue.take(tuples, trains)
             count = before - queue.tuples
             room_again = self._free(freed)
-        if room_again and self._on_room is not None:
+        if room_again:
             self._on_room()
         return coalesce(taken), count, len(freed)
 
     def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         """Drop the first ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.
 
-        Gives what must still reach the box (time goes on also where tuples are dropped: a punctuation), how many tuples
-        were dropped, and how many trains left the queue whole.
+        Returns a punctuation that must still reach the box (event time advances although tuples are dropped), how many
+        tuples were dropped, and how many trains left the queue whole.
         """
         with self._lock:
             dropped, freed = self.queues[arc].expire(tuples, trains)
             room_again = self._free(freed)
-        if room_again and self._on_room is not None:
+        if room_again:
             self._on_room()
-        if self.on_expired is not None:
-            self.on_expired(arc, dropped)
+        self._on_expired(arc, dropped)
         watermark_ns = max([t.watermark_ns for t in dropped], default=NO_WATERMARK)
         left = [Train.empty(dropped[0].schema, watermark_ns)] if watermark_ns != NO_WATERMARK else []
         return left, sum([t.count for t in dropped]), len(freed)
 
     def _free(self, leases: list[Lease]) -> bool:
-        """Under the lock: give bytes back. True when that makes room again."""
+        """Release leases, under the lock. True when that makes room again."""
         for lease in leases:
             lease.holders -= 1
             if lease.holders == 0:
@@ -189,7 +199,7 @@ class StorageManager:
 
 
 def dropped_of(queue: ArcQueue) -> Mapping[str, int]:
-    """Tuples dropped, by reason."""
+    """Return the dropped tuples of a queue by reason."""
     if not queue.shed and not queue.expired:
         return NOTHING
     return {reason: n for reason, n in (("shed", queue.shed), ("expired", queue.expired)) if n}

@@ -1,8 +1,8 @@
 """An arc's queue: trains in order of arrival, taken by count of tuples.
 
-Not thread-safe by itself: the storage manager's lock guards all queues (one lock for a fan-out to two hundred arcs is
-cheaper than two hundred). Counts satisfy the arc's law at any quiet point:
-enqueued = dequeued + shed + in memory + on disk.
+Not thread-safe: the storage manager's lock guards all queues (one lock for a fan-out to two hundred arcs is cheaper
+than two hundred locks). The counts satisfy the arc's law whenever nothing moves:
+enqueued = dequeued + shed + expired + in memory + on disk.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections import deque
 
 from storage.train import Train
 
-ALL = 2**62  # "how many tuples": every one there is
+ALL = 2**62  # a count of tuples that no queue reaches: take everything
 
 COALESCE_BELOW = 2_048
-"""Trains shorter than this are joined when taken together: a box call costs about 20 us whatever its length, so a
-hundred trains of one tuple are better one train of a hundred, and joining trains of 10,000 would only copy them."""
+"""Shorter trains are joined when they are taken together. A box call costs about 20 us at any length, so one train of a
+hundred tuples is better than a hundred trains of one tuple; joining trains of 10,000 would only copy them."""
 
 
 class Lease:
-    """Bytes of one train in the budget, held by every queue that the train waits in and counted once."""
+    """The bytes of one train in the budget, held by every queue that the train waits in and counted once."""
 
     __slots__ = ("holders", "nbytes")
 
@@ -49,11 +49,11 @@ class ArcQueue:
         self.enqueued += train.count
 
     def take(self, tuples: int, trains: int) -> tuple[list[Train], list[Lease]]:
-        """Up to ``tuples`` tuples of the first ``trains`` trains, and the leases of those that left whole.
+        """Take up to ``tuples`` tuples of the first ``trains`` trains; return them and the leases of whole trains.
 
-        A train is cut only when nothing else could be taken: two halves of a train cost two box calls.
-        What is cut stays, as its rest, with its whole lease: the rest is a view into the same memory.
-        Punctuations (trains of no tuples) come along with the tuples before them.
+        A train is split only when nothing else could be taken: two halves of a train cost two box calls. The rest of a
+        split train keeps the whole lease, because it is a view into the same memory. Punctuations (trains without
+        tuples) are taken together with the tuples before them.
         """
         taken: list[Train] = []
         freed: list[Lease] = []
@@ -78,10 +78,10 @@ class ArcQueue:
         return taken, freed
 
     def expire(self, tuples: int, trains: int) -> tuple[list[Train], list[Lease]]:
-        """The first ``tuples`` tuples, exactly, as ``take`` gives them, but counted as expired."""
+        """Remove exactly the first ``tuples`` tuples, like ``take``, and count them as expired."""
         taken, freed = self.take(tuples, trains)
         count = sum([t.count for t in taken])
-        if count < tuples and len(freed) < trains:  # the train after them has to be cut
+        if count < tuples and len(freed) < trains:  # the train after them has to be split
             more, last = self.take(tuples - count, trains - len(freed))
             taken, freed = taken + more, freed + last
             count = sum([t.count for t in taken])
@@ -91,12 +91,12 @@ class ArcQueue:
 
     @property
     def residual(self) -> int:
-        """What the arc's law leaves over; anything but 0 is a bug."""
+        """The difference in the arc's law; anything but 0 is a bug."""
         return self.enqueued - self.dequeued - self.shed - self.expired - self.tuples
 
 
 def coalesce(trains: list[Train], target: int = 4 * COALESCE_BELOW) -> list[Train]:
-    """Join neighbours that are short, up to about ``target`` tuples; leave long ones as they are."""
+    """Join short neighbours, up to about ``target`` tuples; leave long trains as they are."""
     if len(trains) <= 1 or min([t.count for t in trains]) >= COALESCE_BELOW:
         return trains
     out: list[Train] = []

@@ -1,12 +1,12 @@
-"""A few tuples as the rows that they came in: columns are made when somebody looks.
+"""A train of a few tuples that keeps its rows, and makes columns only on demand.
 
-At 10,000 tuples a second a read brings one or two, and most of them pass a few comparisons and go out again as text.
-Columns are made for thousands: for two tuples they cost more than all the comparisons, there and back. So a train of a
-few keeps its rows as Python values. Who knows how to use them does (the fused chain, the writer of ndjson); everyone
-else reads ``columns`` and gets them, made once, at the price that they always had.
+At 10,000 tuples a second one read from a socket brings one or two tuples, and most of them pass a few comparisons and
+leave again as text. Columns are made for thousands of tuples: for two they cost more than all the comparisons, on the
+way in and on the way out. So a short train keeps its rows as Python values. The fused chain and the ndjson writer use
+the rows. All other code reads ``columns``, which are made once, at their usual price.
 
-Never NULL, never a value outside its type: whoever makes one has checked. It holds rows only as long as nobody puts it
-on a queue: what waits there is paid for by the bytes of its columns, and has nothing else (``at_rest``).
+The rows have no NULL and no value outside its type: the maker has checked them. A train holds rows only until it goes
+on a queue: the memory budget counts the bytes of columns, so a queue holds columns only (``at_rest``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from storage.train import NO_WATERMARK, Array, Pools, Train
 Row = tuple[Any, ...]
 Columns = tuple[tuple[Array, ...], Pools]
 MakeColumns = Callable[[Sequence[Row]], Columns]
-"""Rows to columns and their pools. Any thread."""
+"""Convert rows to columns and their pools. Any thread."""
 
 
 class RowTrain(Train):
-    """Immutable like any train. Two threads that look at its columns at once make them twice, and equal."""
+    """Immutable like any train. When two threads read its columns at once, both make them, with equal values."""
 
     __slots__ = ("_made", "_make", "rows")
 
@@ -45,13 +45,13 @@ class RowTrain(Train):
 
     @property
     def columns(self) -> tuple[Array, ...]:  # type: ignore[override]
-        return (self._made or self._look())[0]
+        return (self._made or self._make_columns())[0]
 
     @property
     def pools(self) -> Pools:  # type: ignore[override]
-        return (self._made or self._look())[1]
+        return (self._made or self._make_columns())[1]
 
-    def _look(self) -> Columns:
+    def _make_columns(self) -> Columns:
         made = self._made = self._make(self.rows)
         return made
 
@@ -59,7 +59,7 @@ class RowTrain(Train):
         return Train(self.schema, self.columns, self.arrival_ns, pools=self.pools, watermark_ns=self.watermark_ns)
 
     def with_rows(self, rows: Sequence[Row]) -> RowTrain:
-        """Some of its rows, in their order. All of them have one arrival: they were read together."""
+        """Keep some of the rows, in their order. All rows have one arrival, because they were read together."""
         out = RowTrain(self.schema, rows, self.arrival_ns[: len(rows)], self._make)
         out.watermark_ns = self.watermark_ns
         return out

@@ -1,83 +1,69 @@
-"""The storage manager that spills: one byte budget, and what does not fit waits on disk, in order.
+"""The storage manager that spills: one byte budget, and trains beyond it wait on disk, in order.
 
-An arc's queue is then three parts, oldest first: trains in memory, which the scheduler knows of and may take; blocks on
-disk or on their way there, which it does not know of; and the block that is being filled. New trains go to the end, so
-once an arc has a block, everything that comes waits behind it until the last block has been read back. A train is
-announced to the scheduler when it is in memory, not before: a box is never scheduled for something that would first
-have to be read.
+An arc's queue then has three parts, oldest first: trains in memory, which the scheduler knows and may take; blocks on
+disk or on their way to it (``storage/spill_blocks.py``), which the scheduler does not know; and the open block, which
+takes new trains. New trains go to the end. So once an arc has a block, every new train waits behind it until the last
+block is back in memory. A train is announced to the scheduler when it is in memory, not before: a plan never waits for
+a read from disk.
 
-Who spills
-- Pinned: the first ``pin_bytes`` of every arc stay in memory. It is what runs next.
-- Else an arc spills when memory is filled above its own level, between half of the budget for the arc that the
-  scheduler ranks last and nine tenths for the first. So what is urgent finds room that the others have left.
-- Arcs that no stream with ``overload: spill`` leads to never spill.
-Read ahead: an arc with blocks that holds less than ``ahead_bytes`` in memory gets its next block, the best ranked arc
-first. Blocks that were not written yet come back without touching the disk.
-When the disk is full, or slower than the senders, memory fills up to the budget and the edge stops reading, as without
-spilling.
+Which trains spill
+- The first ``pin_bytes`` of every arc stay in memory, because they run next.
+- Otherwise an arc spills while memory use is above the arc's level (``storage/spill_levels.py``).
+- An arc never spills if no stream with ``overload: spill`` leads to it.
+Read ahead: when an arc with blocks holds less than ``ahead_bytes`` in memory, its next block is read back, for the most
+urgent arc first. A block that was not written yet comes back without a disk operation.
+When the disk is full, or slower than the senders, memory fills up to the budget and the edge stops reading, as it does
+without spilling.
 
-Order of events: the scheduler must hear of an arc's trains in the order in which they lie in its queue. So ``tell``
-(an append to its mailbox) is called under the lock and ``nudge`` (let it act) after it; ``enqueue`` gives TOLD, and its
-caller announces nothing.
+Order of events: the scheduler must get the announcements of an arc in the order of the arc's queue. So ``announce`` (an
+append to the scheduler's mailbox) is called under the lock, and ``wake_scheduler`` after it. ``enqueue`` returns
+ANNOUNCED, and its caller announces nothing.
 
-Threads: as in the manager; ``step`` on the spill thread only, which is also the only one to take blocks off an arc. I/O
-outside the lock.
+Threads: as in the manager. ``step`` runs on the spill thread only, and only ``step`` takes blocks off an arc. No I/O
+under the lock.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from catalog.readings import ArcReading
 from catalog.schema import Schema
-from storage.manager import TOLD, ArcContent, Saved, SavedBlock, StorageManager, dropped_of
+from storage.manager import (
+    ANNOUNCED,
+    ArcContent,
+    OnExpired,
+    OnRoom,
+    Readmit,
+    SavedArc,
+    SavedBlock,
+    StorageManager,
+    dropped_of,
+)
 from storage.queue import ArcQueue, Lease
-from storage.spill import BLOCK_BYTES, Ref, SpillDamageError, SpillFiles
+from storage.spill_blocks import Block, BlockQueues
+from storage.spill_files import BLOCK_BYTES, BlockRef, SpillDamageError, SpillFiles
+from storage.spill_levels import spill_levels
 from storage.train import Train
 
 log = logging.getLogger("aurorad.storage")
 
-FIRST_SPILLS_ABOVE = 0.9
-LAST_SPILLS_ABOVE = 0.5
 WRITE_ABOVE = 0.45
-LOAD_BELOW = 0.95
+READ_BELOW = 0.95
 PIN_BYTES = 256 * 1024
 AHEAD_BYTES = 2 * BLOCK_BYTES
 
-Tell = Callable[[tuple[int, ...], Train, int], None]
 
-
-class Block:
-    """Trains that wait on these arcs. In memory while ``trains`` is there, on disk once ``ref`` is."""
-
-    __slots__ = ("arcs", "is_open", "nbytes", "ref", "trains", "tuples", "waiting")
-
-    def __init__(self, arcs: tuple[int, ...]) -> None:
-        self.arcs = arcs
-        self.trains: list[Train] | None = []
-        self.nbytes = 0
-        self.tuples = 0
-        self.ref: Ref | None = None
-        self.waiting = len(arcs)  # arcs that have not got it back
-        self.is_open = True
-
-    def add(self, train: Train, nbytes: int) -> None:
-        assert self.trains is not None
-        self.trains.append(train)
-        self.nbytes += nbytes
-        self.tuples += train.count
-
-    def frozen(self) -> Block:
-        """As it is now, whatever becomes of it."""
-        copy = Block(self.arcs)
-        copy.trains = None if self.trains is None else list(self.trains)
-        copy.nbytes, copy.tuples, copy.ref = self.nbytes, self.tuples, self.ref
-        return copy
+class AnnounceUnderLock(Protocol):
+    def __call__(self, arcs: tuple[int, ...], train: Train, nbytes: int, /) -> None:
+        """Note a train and its bytes on these arcs for the scheduler. Must not take a turn: the caller holds a lock."""
 
 
 class SpillingStorage(StorageManager):
+    """``wake_scheduler`` lets the scheduler act on announcements; ``wake_spiller`` lets the spill thread ``step``."""
+
     def __init__(
         self,
         schemas: Sequence[Schema],
@@ -85,51 +71,39 @@ class SpillingStorage(StorageManager):
         spill: SpillFiles,
         spillable: Sequence[bool],
         *,
-        tell: Tell,
-        nudge: Callable[[], None],
-        wake: Callable[[], None],
+        announce: AnnounceUnderLock,
+        wake_scheduler: Callable[[], None],
+        wake_spiller: Callable[[], None],
+        on_room: OnRoom,
+        on_expired: OnExpired,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        super().__init__(len(schemas), budget_bytes)
+        super().__init__(len(schemas), budget_bytes, on_room=on_room, on_expired=on_expired)
         self.spill = spill
         self._schemas = schemas
         self._spillable = spillable
-        self._tell = tell
-        self._nudge = nudge
-        self._wake = wake  # the spill thread has something to do
-        self._block_bytes = min(block_bytes, max(1, budget_bytes // 16))
+        self._announce = announce
+        self._wake_scheduler = wake_scheduler
+        self._wake_spiller = wake_spiller
         share = budget_bytes // (4 * max(1, sum(spillable)))
         self.pin_bytes = min(PIN_BYTES, share)
         self.ahead_bytes = min(AHEAD_BYTES, 2 * share)
-        self._blocks: list[deque[Block]] = [deque() for _ in schemas]
-        self._above = [int(budget_bytes * FIRST_SPILLS_ABOVE)] * len(schemas)
-        self._rank = list(range(len(schemas)))
-        self._to_write: deque[Block] = deque()
-        self._hungry: dict[int, None] = {}  # arcs with blocks and little in memory
-        self.spilled_tuples = [0] * len(schemas)
-        self.spilled_bytes = [0] * len(schemas)
+        self.blocks = BlockQueues(len(schemas), min(block_bytes, max(1, budget_bytes // 16)))
+        self._levels = spill_levels(budget_bytes, len(schemas))
+        self._hungry: dict[int, None] = {}  # arcs with blocks and less than ahead_bytes in memory
         self.damaged = [0] * len(schemas)  # tuples that could not be read back
         self.disk_full = False
 
-    low_water = 0.95  # above what arcs may keep in memory: they do not give that back while their boxes rest
+    low_water = 0.95  # above FIRST_SPILLS_ABOVE: queues keep that much while their boxes rest, and room must come back
     wants_rank = True
 
-    # -- what the scheduler says --------------------------------------------------------------------------------------
+    # -- called by the scheduler --------------------------------------------------------------------------------------
 
     def rank(self, arcs: Sequence[int]) -> None:
-        """The arcs with something to do, the most urgent first; all others count as urgent: nothing waits there."""
-        above = [int(self.budget_bytes * FIRST_SPILLS_ABOVE)] * len(self._above)
-        rank = [-1] * len(above)
-        step = (FIRST_SPILLS_ABOVE - LAST_SPILLS_ABOVE) / max(1, len(arcs) - 1)
-        for place, arc in enumerate(arcs):
-            above[arc] = int(self.budget_bytes * (FIRST_SPILLS_ABOVE - step * place))
-            rank[arc] = place
-        with self._lock:
-            self._above, self._rank = above, rank
+        self._levels = spill_levels(self.budget_bytes, len(self._schemas), arcs)
 
-    def is_cut(self, arc: int) -> bool:
-        """Something older than what comes now waits on this arc and cannot be taken yet."""
-        return bool(self._blocks[arc])
+    def is_spilled(self, arc: int) -> bool:
+        return bool(self.blocks.by_arc[arc])
 
     # -- trains -------------------------------------------------------------------------------------------------------
 
@@ -143,52 +117,36 @@ class SpillingStorage(StorageManager):
             if len(stay) < len(arcs):
                 self._spill(tuple([a for a in arcs if a not in stay]) if stay else tuple(arcs), train, nbytes)
             self._note_use()
-            busy = bool(self._hungry or self._to_write)
+            has_work = bool(self._hungry) or self.blocks.has_writes
         if stay:
-            self._nudge()
-        if busy:
-            self._wake()
-        return TOLD
+            self._wake_scheduler()
+        if has_work:
+            self._wake_spiller()
+        return ANNOUNCED
 
     def _stays(self, arc: int, nbytes: int) -> bool:
-        if self._blocks[arc]:
+        """Decide whether a new train stays in memory on this arc."""
+        if self.blocks.by_arc[arc]:
             return False
         if not self._spillable[arc] or self.queues[arc].nbytes + nbytes <= self.pin_bytes:
             return True
-        return self.used_bytes + nbytes <= self._above[arc]
+        return self.used_bytes + nbytes <= self._levels.above_bytes[arc]
 
     def _put(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
         lease = Lease(nbytes, len(arcs))
         for arc in arcs:
             self.queues[arc].put(train, lease)
         self.used_bytes += nbytes
-        self._tell(arcs, train, nbytes)
+        self._announce(arcs, train, nbytes)
 
     def _spill(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
-        """At the end of these arcs: into the block that is open for just them, or into a new one."""
-        tail = self._blocks[arcs[0]][-1] if self._blocks[arcs[0]] else None
-        if tail is None or not tail.is_open or tail.arcs != arcs:
-            for arc in arcs:
-                if self._blocks[arc] and self._blocks[arc][-1].is_open:
-                    self._seal(self._blocks[arc][-1])
-            tail = Block(arcs)
-            for arc in arcs:
-                self.cut_arcs += not self._blocks[arc]
-                self._blocks[arc].append(tail)
-        tail.add(train, nbytes)
-        self.used_bytes += nbytes
-        if tail.nbytes >= self._block_bytes:
-            self._seal(tail)
+        self.blocks.append(arcs, train, nbytes)
+        self.spilled_arcs = self.blocks.spilled_arcs
+        self.used_bytes += nbytes  # until the block is written
         for arc in arcs:
-            self.spilled_tuples[arc] += train.count
-            self.spilled_bytes[arc] += nbytes
             self.queues[arc].enqueued += train.count
             if self.queues[arc].nbytes < self.ahead_bytes:
                 self._hungry[arc] = None
-
-    def _seal(self, block: Block) -> None:
-        block.is_open = False
-        self._to_write.append(block)
 
     def _note_use(self) -> None:
         if self.used_bytes >= self.budget_bytes:
@@ -198,83 +156,86 @@ class SpillingStorage(StorageManager):
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         taken = super().take(arc, tuples, trains)
-        self._look_ahead(arc)
+        self._want_read_ahead(arc)
         return taken
 
     def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         dropped = super().expire(arc, tuples, trains)
-        self._look_ahead(arc)
+        self._want_read_ahead(arc)
         return dropped
 
-    def _look_ahead(self, arc: int) -> None:
-        if self._blocks[arc] and self.queues[arc].nbytes < self.ahead_bytes:
+    def _want_read_ahead(self, arc: int) -> None:
+        if self.blocks.by_arc[arc] and self.queues[arc].nbytes < self.ahead_bytes:
             with self._lock:
-                if self._blocks[arc]:
+                if self.blocks.by_arc[arc]:
                     self._hungry[arc] = None
-        if self._hungry or self._to_write:
-            self._wake()
+        if self._hungry or self.blocks.has_writes:
+            self._wake_spiller()
 
     # -- the spill thread ---------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """One block in or out; whether there was anything to do."""
-        return self._load() or self._write()
+        """Read one block back, or write one. False when there was nothing to do."""
+        return self._read_next() or self._write_next()
 
-    def _load(self) -> bool:
+    def _read_next(self) -> bool:
         with self._lock:
-            arc = self._to_load()
+            arc = self._next_to_read()
             if arc is None:
                 return False
-            block = self._blocks[arc][0]
+            block = self.blocks.by_arc[arc][0]
             if block.is_open:
-                self._seal(block)  # whatever comes now goes behind it
-            arcs = tuple([a for a in block.arcs if self._blocks[a] and self._blocks[a][0] is block and self._may(a)])
+                self.blocks.seal(block)  # new trains go behind it
+            arcs = tuple([a for a in block.arcs if self._is_head(a, block) and self._may_read(a)])
             trains, ref = block.trains, block.ref
         if trains is None:
             assert ref is not None
             trains = self._read(arcs, block, ref)
         with self._lock:
-            room_again = self._give_back(arcs, block, trains)
-        self._nudge()
-        if room_again and self._on_room is not None:
+            room_again = self._return_to_memory(arcs, block, trains)
+        self._wake_scheduler()
+        if room_again:
             self._on_room()
         return True
 
-    def _to_load(self) -> int | None:
-        """The most urgent of the arcs that may have their next block; forgets those that need none."""
-        for arc in [a for a in self._hungry if not self._blocks[a] or self.queues[a].nbytes >= self.ahead_bytes]:
+    def _next_to_read(self) -> int | None:
+        """Choose the most urgent arc that may have its next block back, and forget the arcs that need none."""
+        blocks = self.blocks.by_arc
+        for arc in [a for a in self._hungry if not blocks[a] or self.queues[a].nbytes >= self.ahead_bytes]:
             del self._hungry[arc]
-        may = [a for a in self._hungry if self._may(a)]
-        return min(may, key=lambda a: (self._rank[a], a)) if may else None
+        may = [a for a in self._hungry if self._may_read(a)]
+        place = self._levels.place
+        return min(may, key=lambda a: (place[a], a)) if may else None
 
-    def _may(self, arc: int) -> bool:
-        """An arc with nothing in memory always may: else it would wait for ever behind arcs that are blocked."""
+    def _may_read(self, arc: int) -> bool:
+        """An arc with nothing in memory always may: else it could wait for ever behind arcs that are blocked."""
         queue = self.queues[arc]
         if queue.nbytes >= self.ahead_bytes:
             return False
-        return not queue.entries or self.used_bytes < self.budget_bytes * LOAD_BELOW
+        return not queue.entries or self.used_bytes < self.budget_bytes * READ_BELOW
 
-    def _read(self, arcs: tuple[int, ...], block: Block, ref: Ref) -> list[Train]:
+    def _is_head(self, arc: int, block: Block) -> bool:
+        blocks = self.blocks.by_arc[arc]
+        return bool(blocks) and blocks[0] is block
+
+    def _read(self, arcs: tuple[int, ...], block: Block, ref: BlockRef) -> list[Train]:
         try:
             return self.spill.read(ref, self._schemas[arcs[0]])
         except (SpillDamageError, OSError) as error:
-            # Nothing can be computed from it. The tuples are gone, and counted as such; the arc goes on behind them.
+            # The tuples cannot be recovered. They are counted as lost, and the arc continues behind them.
             log.error("%d tuples on %d arcs are lost: %s", block.tuples, len(arcs), error)
             with self._lock:
                 for arc in arcs:
                     self.damaged[arc] += block.tuples
             return []
 
-    def _give_back(self, arcs: tuple[int, ...], block: Block, trains: list[Train]) -> bool:
+    def _return_to_memory(self, arcs: tuple[int, ...], block: Block, trains: list[Train]) -> bool:
+        """Put the trains of a block on the queues of these arcs. True when there is room again."""
         was_in_memory = block.trains is not None
+        self.blocks.pop(arcs, block)
+        self.spilled_arcs = self.blocks.spilled_arcs
         for arc in arcs:
-            found = self._blocks[arc].popleft()
-            assert found is block
-            self.cut_arcs -= not self._blocks[arc]
-            self.spilled_tuples[arc] -= block.tuples
-            self.spilled_bytes[arc] -= block.nbytes
-            self.queues[arc].enqueued -= sum([t.count for t in trains])  # put counts them a second time
-        block.waiting -= len(arcs)
+            self.queues[arc].enqueued -= sum([t.count for t in trains])  # _put counts them a second time
         if was_in_memory and not block.waiting:
             self.used_bytes -= block.nbytes
             block.trains = None
@@ -285,11 +246,11 @@ class SpillingStorage(StorageManager):
             self.spill.release(block.ref)
         return self._free([])
 
-    def _write(self) -> bool:
+    def _write_next(self) -> bool:
         with self._lock:
             if self.used_bytes < self.budget_bytes * WRITE_ABOVE:
                 return False
-            block = self._next_to_write()
+            block = self.blocks.next_write()
             trains = None if block is None else block.trains
         if block is None or trains is None:
             return False
@@ -300,7 +261,7 @@ class SpillingStorage(StorageManager):
                 log.warning("cannot spill: %s; memory fills up to the budget", error)
             self.disk_full = True
             with self._lock:
-                self._to_write.appendleft(block)
+                self.blocks.retry_write(block)
             return False
         self.disk_full = False
         with self._lock:
@@ -308,25 +269,18 @@ class SpillingStorage(StorageManager):
             block.trains = None
             self.used_bytes -= block.nbytes
             room_again = self._free([])
-        if room_again and self._on_room is not None:
+        if room_again:
             self._on_room()
         return True
 
-    def _next_to_write(self) -> Block | None:
-        while self._to_write:
-            block = self._to_write.popleft()
-            if block.waiting:
-                return block
-        return None
-
-    # -- looking in ---------------------------------------------------------------------------------------------------
+    # -- readings and checkpoints -------------------------------------------------------------------------------------
 
     def readings(self, names: Sequence[str]) -> list[ArcReading]:
         with self._lock:
             return [
                 ArcReading(
                     name, q.tuples, q.nbytes, q.enqueued, q.dequeued, self._dropped(a, q),
-                    self.spilled_tuples[a], self.spilled_bytes[a],
+                    self.blocks.tuples[a], self.blocks.nbytes[a],
                 )
                 for a, (name, q) in enumerate(zip(names, self.queues, strict=True))
             ]  # fmt: skip
@@ -337,7 +291,7 @@ class SpillingStorage(StorageManager):
 
     def is_empty(self) -> bool:
         with self._lock:
-            return not any(q.entries or b for q, b in zip(self.queues, self._blocks, strict=True))
+            return not any(q.entries or b for q, b in zip(self.queues, self.blocks.by_arc, strict=True))
 
     @property
     def spill_bytes(self) -> int:
@@ -345,49 +299,37 @@ class SpillingStorage(StorageManager):
 
     def contents(self) -> list[ArcContent]:
         with self._lock:
-            frozen = {id(b): b.frozen() for blocks in self._blocks for b in blocks}
+            frozen = {id(b): b.frozen() for blocks in self.blocks.by_arc for b in blocks}
             return [
                 ArcContent(
                     [t for t, _ in q.entries],
                     [frozen[id(b)] for b in blocks],
                     (q.enqueued, q.dequeued, q.shed + self.damaged[a], q.expired),
                 )
-                for a, (q, blocks) in enumerate(zip(self.queues, self._blocks, strict=True))
+                for a, (q, blocks) in enumerate(zip(self.queues, self.blocks.by_arc, strict=True))
             ]
 
-    def restore(self, arcs: Mapping[int, Saved], blocks: Sequence[SavedBlock]) -> None:
+    def restore(self, arcs: Mapping[int, SavedArc], blocks: Sequence[SavedBlock], readmit: Readmit) -> None:
         holders: dict[int, list[int]] = {}
         for arc, (trains, numbers, counts) in arcs.items():
             self._recount(arc, trains, counts)
             for train in trains:
-                self.readmit((arc,), train)
+                readmit((arc,), train)
             for number in numbers:
                 holders.setdefault(number, []).append(arc)
         with self._lock:
-            made = {number: self._restored(tuple(on), blocks[number]) for number, on in holders.items()}
+            restored = {number: self._restored(tuple(on), blocks[number]) for number, on in holders.items()}
             for arc, (_, numbers, _) in arcs.items():
-                # In the order of each arc: two that share a block may have others of their own before it.
+                # In the order of each arc: two arcs that share a block may have blocks of their own before it.
                 for number in numbers:
-                    self._append_block(arc, made[number])
-        self._wake()
+                    self.blocks.restore(arc, restored[number])
+                    self._hungry[arc] = None
+            self.spilled_arcs = self.blocks.spilled_arcs
+        self._wake_spiller()
 
     def _restored(self, arcs: tuple[int, ...], saved: SavedBlock) -> Block:
-        block = Block(arcs)
-        block.is_open = False
-        block.ref, block.nbytes, block.tuples = saved.ref, saved.nbytes, saved.tuples
-        block.trains = None
-        if saved.ref is None:
-            block.trains = list(saved.trains)
+        block = Block.restored(arcs, saved)
+        if block.trains is not None:
             self.used_bytes += block.nbytes
-            self._to_write.append(block)
+            self.blocks.queue_write(block)
         return block
-
-    def _append_block(self, arc: int, block: Block) -> None:
-        self.cut_arcs += not self._blocks[arc]
-        self._blocks[arc].append(block)
-        self.spilled_tuples[arc] += block.tuples
-        self.spilled_bytes[arc] += block.nbytes
-        self._hungry[arc] = None
-
-    def live_refs(self) -> Iterable[Ref]:
-        return [b.ref for blocks in self._blocks for b in blocks if b.ref is not None]

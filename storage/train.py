@@ -1,16 +1,17 @@
 """The train: the tuples that one box call processes, as columns of equal length.
 
 Columns, not rows, because five filters over 10,000 rows take 40 us on numpy columns and 720 us on a structured array.
-Immutable by rule: nobody writes into a column after the train is made, so trains share columns freely (fan-out to two
+Immutable by rule: no code writes into a column after the train is made, so trains share columns freely (fan-out to two
 hundred arcs copies nothing).
 
 - ``columns[i]`` is a 1-D array of ``schema.fields[i].type.dtype``; a string column holds codes into ``pools[i]``.
-- ``valid[i]`` is a boolean array (True: there is a value) or None when nothing in the column is NULL. What a column
-  holds under an invalid row is unspecified, except that a string code there must still be inside its pool or be 0.
-- ``arrival_ns`` says when each tuple entered the engine; latency counts from it. Tuples read together arrive together,
-  so the usual column is one value with stride 0 (``constant_ns``): it costs 8 bytes, and ``take`` of it is free.
-- ``watermark_ns``: after this train no tuple on this arc has an event time below it. A train of no tuples is allowed
-  and carries only that: a punctuation.
+- ``valid[i]`` is a boolean array (True: there is a value) or None when the column has no NULL. The column's value at an
+  invalid row is unspecified, except that a string code there must still be inside its pool or be 0.
+- ``arrival_ns`` is the time at which each tuple entered the engine; latency counts from it. Tuples read together arrive
+  together, so the usual column is one value with stride 0 (``constant_ns``): it costs 8 bytes, and ``take`` of it is
+  free.
+- ``watermark_ns``: after this train no tuple on this arc has an event time below it. A train without tuples is allowed
+  and carries only the watermark: a punctuation.
 
 Gather is ``flatnonzero`` + ``take``: it beats boolean indexing by 4 to 16 times above 1,000 rows.
 """
@@ -35,13 +36,13 @@ NO_WATERMARK = -(2**63)
 
 
 def constant_ns(value: int, count: int) -> npt.NDArray[np.int64]:
-    """A column that holds one value ``count`` times in 8 bytes. (np.broadcast_to takes 6 us for it, this 0.5.)"""
+    """Return a column of ``count`` equal values in 8 bytes. (np.broadcast_to takes 6 us for it, this 0.5.)"""
     one = np.array([value], np.int64)
     return one if count == 1 else np.ndarray((count,), np.int64, one, strides=(0,))
 
 
 class Train:
-    """Tuples of one schema. Immutable by rule; every verb gives a new train that shares what it can."""
+    """Tuples of one schema. Immutable by rule; every verb returns a new train that shares memory where possible."""
 
     __slots__ = ("arrival_ns", "columns", "count", "pools", "schema", "valid", "watermark_ns")
 
@@ -67,14 +68,14 @@ class Train:
 
     @classmethod
     def empty(cls, schema: Schema, watermark_ns: int = NO_WATERMARK) -> Train:
-        """No tuples; with a watermark, a punctuation."""
+        """Make a train without tuples; with a watermark it is a punctuation."""
         columns = tuple(np.empty(0, f.type.dtype) for f in schema)
         pools = tuple(StringPool() if f.type is Type.STRING else None for f in schema)
         return cls(schema, columns, constant_ns(0, 0), pools=pools, watermark_ns=watermark_ns)
 
     @classmethod
     def from_pylists(cls, schema: Schema, data: Mapping[str, Sequence[Any]], arrival_ns: int | Sequence[int]) -> Train:
-        """From Python values, None for NULL. For tests, tools and small things: it loops over tuples."""
+        """Make a train from Python values, None for NULL. For tests and tools only: it loops over tuples."""
         columns: list[Array] = []
         valid: list[Mask | None] = []
         pools: list[StringPool | None] = []
@@ -93,7 +94,7 @@ class Train:
     # -- verbs ------------------------------------------------------------------------------------------------------
 
     def where(self, mask: Mask) -> Train:
-        """The tuples under a true mask. Three arms: all (shared, no copy), none, some."""
+        """Select the tuples under a true mask. When all are selected, return this train without a copy."""
         assert mask.shape[0] == self.count
         index = mask.nonzero()[0]  # flatnonzero without its 2.5 us of wrapping
         if index.shape[0] == self.count:
@@ -101,8 +102,11 @@ class Train:
         return self.take(index, "wrap")
 
     def take(self, index: npt.NDArray[np.intp], beyond: Literal["raise", "wrap"] = "raise") -> Train:
-        """The tuples at these positions, in this order. A mask has none beyond the end, and "wrap" spares numpy the
-        question for each of them: a tenth of a train's way through a chain of filters."""
+        """Select the tuples at these positions, in this order.
+
+        ``beyond="wrap"`` skips numpy's bounds check, a tenth of the cost of a chain of filters. It is safe for
+        positions from a mask, which cannot be out of bounds.
+        """
         valid = self.valid
         if valid is not None:
             valid = tidy_valid([None if v is None else v.take(index, None, None, beyond) for v in valid])
@@ -110,14 +114,14 @@ class Train:
         return self._with_tuples(columns, take_arrivals(self.arrival_ns, index), valid)
 
     def slice(self, start: int, stop: int) -> Train:
-        """Tuples ``start`` to ``stop``; views, no copy."""
+        """Select the tuples from ``start`` to ``stop`` as views, without a copy."""
         valid = self.valid
         if valid is not None:
             valid = tidy_valid([None if v is None else v[start:stop] for v in valid])
         return self._with_tuples(tuple([c[start:stop] for c in self.columns]), self.arrival_ns[start:stop], valid)
 
     def _with_tuples(self, columns: tuple[Array, ...], arrival_ns: npt.NDArray[np.int64], valid: Valid | None) -> Train:
-        """Other tuples, all else the same. Not by ``__init__``, which takes 0.5 us more."""
+        """Make a train with other tuples and everything else the same. ``__init__`` would take 0.5 us more."""
         out = Train.__new__(Train)
         out.schema = self.schema
         out.columns = columns
@@ -129,12 +133,12 @@ class Train:
         return out
 
     def split(self, count: int) -> tuple[Train, Train]:
-        """The first ``count`` tuples and the rest. The watermark comes after all of them, so the rest carries it."""
+        """Return the first ``count`` tuples and the rest. The rest carries the watermark, which follows all tuples."""
         head = self.slice(0, count).with_watermark(NO_WATERMARK)
         return head, self.slice(count, self.count)
 
     def select(self, names: Iterable[str]) -> Train:
-        """Only these fields, in this order."""
+        """Keep only these fields, in this order."""
         names = tuple(names)
         at = [self.schema.index(name) for name in names]
         return Train(
@@ -149,7 +153,7 @@ class Train:
     def with_column(
         self, field: Field, values: Array, valid: Mask | None = None, pool: StringPool | None = None
     ) -> Train:
-        """One field more (or, under a name that is there, another one in its place)."""
+        """Add a field, or replace the field of the same name."""
         at = self.schema.index(field.name) if field.name in self.schema else len(self.schema)
         flags = self.valid if self.valid is not None else (None,) * len(self.columns)
         return Train(
@@ -168,7 +172,7 @@ class Train:
 
     @staticmethod
     def concat(trains: Sequence[Train]) -> Train:
-        """One train after another, as one. Pools that differ are brought together in a new pool."""
+        """Join trains in order. Columns with different pools get a new, merged pool."""
         if len(trains) == 1:
             return trains[0]
         first = trains[0]
@@ -192,7 +196,7 @@ class Train:
         )
 
     def at_rest(self) -> Train:
-        """As it may wait on a queue: its columns and nothing else (see ``storage/rows.py``)."""
+        """Return the train in the form for a queue: columns only (see ``storage/rows.py``)."""
         return self
 
     # -- looking at one ---------------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ class Train:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns. A pool is shared by the trains of a stream and is bounded by itself."""
+        """The bytes of the columns, without pools: the trains of a stream share them, and their size is limited."""
         total = 0 if self.arrival_ns.strides[0] == 0 else self.arrival_ns.nbytes
         for column in self.columns:
             total += column.nbytes
@@ -215,11 +219,11 @@ class Train:
         return total
 
     def null_mask(self, column: int) -> Mask | None:
-        """The validity of a column, None when nothing is NULL."""
+        """Return the validity of a column, None when it has no NULL."""
         return None if self.valid is None else self.valid[column]
 
     def to_pylist(self, column: int) -> list[Any]:
-        """A column as Python values, None for NULL. For codecs of small trains, tools and tests."""
+        """Return a column as Python values, None for NULL. For codecs of small trains, tools and tests."""
         values = self.columns[column]
         pool = self.pools[column]
         out = values.tolist() if pool is None else [pool.values[c] for c in values.tolist()] if len(pool) else []
@@ -237,7 +241,7 @@ class Train:
         return list(zip(*(self.to_pylist(i) for i in range(len(self.columns))), strict=True))
 
     def verify(self) -> None:
-        """Assert every invariant of this module's head. For tests and debug mode, not for the hot path."""
+        """Assert every invariant of the module docstring. For tests and debug mode, not for the hot path."""
         assert len(self.columns) == len(self.schema) == len(self.pools)
         assert self.arrival_ns.dtype == np.int64
         assert self.valid is None or any(v is not None for v in self.valid)
@@ -264,7 +268,7 @@ _FILL: dict[Type, Any] = {
 
 
 def tidy_valid(flags: Sequence[Mask | None]) -> Valid | None:
-    """None for a train without NULLs: the usual case then costs nothing downstream."""
+    """Return None for a train without NULLs, so that the usual case costs nothing downstream."""
     for v in flags:
         if v is not None:
             return tuple(flags)
@@ -272,14 +276,14 @@ def tidy_valid(flags: Sequence[Mask | None]) -> Valid | None:
 
 
 def take_arrivals(arrival_ns: npt.NDArray[np.int64], index: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    """``take`` that keeps a constant column constant."""
+    """Take arrivals, and keep a constant column constant."""
     if arrival_ns.strides[0] == 0:
         return arrival_ns[: index.shape[0]] if index.shape[0] <= arrival_ns.shape[0] else arrival_ns.take(index)
     return arrival_ns.take(index)
 
 
 def concat_codes(parts: Sequence[tuple[Array, StringPool | None]]) -> tuple[Array, StringPool]:
-    """String columns one after another; codes are mapped to a new pool only where the pools differ."""
+    """Join string columns. Codes are mapped to a new pool only where the pools differ."""
     pool = parts[0][1]
     assert pool is not None
     if all(p is pool for _, p in parts):
@@ -289,7 +293,7 @@ def concat_codes(parts: Sequence[tuple[Array, StringPool | None]]) -> tuple[Arra
     tables: dict[int, Array] = {}
     for codes, source in parts:
         assert source is not None
-        used = np.unique(codes)  # only what this train uses: a pool may hold 65,536 strings for a train of one tuple
+        used = np.unique(codes)  # only the used codes: a train of one tuple may refer to a pool of 65,536 strings
         table = tables.setdefault(id(source), np.zeros(max(1, len(source)), np.int32))
         if len(source):
             table[used] = [merged.code(source.values[c]) for c in used.tolist()]

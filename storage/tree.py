@@ -1,11 +1,12 @@
-"""Plain data as bytes: numbers, strings, lists, dicts, numpy arrays and trains, as deep as they come.
+"""Plain data as bytes: numbers, strings, lists, dicts, numpy arrays and trains, nested to any depth.
 
-What a box gives for a checkpoint. The shape goes into one JSON text, the arrays and trains behind it as they are, so
-100 MB of state cost no Python object for each number. ``dump`` touches every container at once and no array: when it
-has returned, lists and dicts may change, arrays may not (they are written later, from where they lie).
+A checkpoint writes the state of a box in this form. One JSON text holds the structure. The bytes of arrays and trains
+follow it unchanged, so 100 MB of state need no Python object for each number. ``encode_tree`` reads every container
+before it returns, but no array: the caller may then change lists and dicts, and must not change arrays, because they
+are written later from their own memory.
 
-JSON has no word for some of it, which are objects with one key that no other object has: ``{"$a": 3}`` is array 3.
-Refused: pickle, which runs what it reads.
+Values that JSON cannot express are objects with a single reserved key: ``{"$a": 3}`` is array 3.
+Refused: pickle, which executes code from the data that it reads.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _MARKS = frozenset(["$a", "$o", "$b", "$t", "$d", "$f", "$i", "$train"])
 
 
 class TreeError(ValueError):
-    """Data that cannot be written, or bytes that are no data."""
+    """Data that cannot be encoded, or bytes that cannot be decoded."""
 
 
-def dump(data: Any) -> list[Bytes]:
-    """The parts to be written one after another; together a multiple of eight bytes."""
+def encode_tree(data: Any) -> list[Bytes]:
+    """Return the parts to write one after another; their total size is a multiple of eight bytes."""
     blobs: list[list[Bytes]] = []
     text = orjson.dumps(_to_json(data, blobs))
     sizes = [sum([len(p) for p in blob]) for blob in blobs]
@@ -44,8 +45,8 @@ def dump(data: Any) -> list[Bytes]:
     return parts
 
 
-def load(data: Bytes) -> Any:
-    """What ``dump`` was given: tuples as tuples, arrays as arrays, which share the memory of ``data``."""
+def decode_tree(data: Bytes) -> Any:
+    """Return the value that ``encode_tree`` got: tuples as tuples; arrays share the memory of ``data``."""
     view = memoryview(data)
     try:
         length, count = _HEAD.unpack_from(view)
@@ -58,13 +59,13 @@ def load(data: Bytes) -> Any:
         for size in sizes:
             blobs.append(view[at : at + size])
             at += size + (-size % 8)
-        return _Loader(blobs).value(tree)
+        return _Decoder(blobs).value(tree)
     except (struct.error, orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise TreeError(f"not data of ours: {error}") from error
+        raise TreeError(f"not an encoded tree: {error}") from error
 
 
 def _to_json(data: Any, blobs: list[list[Bytes]]) -> Any:
-    """One function on purpose: the list of what may be written, each with how."""
+    """Convert a value to JSON. One function on purpose: it lists all types that can be encoded."""
     kind = type(data)
     if data is None or kind is bool or kind is str:
         return data
@@ -93,11 +94,11 @@ def _to_json(data: Any, blobs: list[list[Bytes]]) -> Any:
         return {"$train": [len(blobs) - 1, fields]}
     if kind is StringPool:
         return list(data.values)
-    raise TreeError(f"a {kind.__name__} cannot be written")
+    raise TreeError(f"a {kind.__name__} cannot be encoded")
 
 
 def _is_flat(data: list[Any]) -> bool:
-    """Numbers and texts that JSON can say as they are: a list of a million keys is not walked one by one."""
+    """Check for a list of plain numbers and strings. A list of a million keys then needs no loop over its elements."""
     kinds = set(map(type, data))
     if not kinds <= {int, float, str, bool, type(None)}:
         return False
@@ -118,7 +119,7 @@ def _array(data: np.ndarray[Any, Any], blobs: list[list[Bytes]]) -> Any:
     return {"$a": [len(blobs) - 1, descr, list(data.shape)]}
 
 
-class _Loader:
+class _Decoder:
     def __init__(self, blobs: list[memoryview]) -> None:
         self._blobs = blobs
         self._reader = TrainReader()

@@ -1,6 +1,6 @@
-"""The network file: YAML text in, checked models out, every error with its place.
+"""The network file: YAML text comes in, checked models come out, every error has its place.
 
-``read_config`` goes from text to ``NetworkFile``; ``catalog/build.py`` goes on from there to a ``Network``.
+``read_config`` makes a ``NetworkFile`` of the text; ``catalog/build.py`` makes a ``Network`` of that.
 """
 
 from __future__ import annotations

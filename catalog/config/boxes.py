@@ -1,8 +1,8 @@
-"""One box as it stands in the file: which of its words is the kind, what feeds it, and its parameters.
+"""Read one box of the file: its kind, its inputs and its parameters.
 
-``{filter: trades, where: "..."}``: the kind is the first word that is neither ``cost`` nor ``selectivity``. A kind
-further back is found too, since a mapping has no order for most who write one; two kinds in one box are refused,
-unless the second is a parameter of the first.
+``{filter: trades, where: "..."}``: the kind is the first key that is neither ``cost`` nor ``selectivity``. A kind
+further back is found too, since most authors do not expect the keys of a mapping to have an order. Two kinds in one box
+are refused, unless the second is a parameter of the first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from catalog.config.models import BoxEntry
 from catalog.config.read import validate_part
 from catalog.config.words import did_you_mean
 from catalog.errors import Problem
-from catalog.network import Box, Kinds
+from catalog.network import BoxProtocol, Kinds
 
 COMMON = ("cost", "selectivity")
 
@@ -26,10 +26,10 @@ class BoxDraft:
 
     name: str
     kind: str
-    cls: type[Box]
-    inputs: list[tuple[str, Path]]  # as written, with their places
+    cls: type[BoxProtocol]
+    inputs: list[tuple[str, Path]]  # as written, with their paths
     entry: BoxEntry
-    parameters: Any = None  # None: they are wrong
+    parameters: Any = None  # None: they are invalid
     ports: tuple[str, ...] = ()
 
     @property
@@ -40,7 +40,7 @@ class BoxDraft:
 def draft_box(
     name: str, data: dict[str, Any], entry: BoxEntry, kinds: Kinds, document: Document
 ) -> tuple[BoxDraft | None, list[Problem]]:
-    """The draft, None when not even its kind is known, and what is wrong with it."""
+    """Return the draft (None when its kind is unknown) and its problems."""
     path: Path = ("boxes", name)
     kind, problem = _find_kind(path, data, kinds, document)
     if kind is None:
@@ -71,17 +71,17 @@ def _find_kind(path: Path, data: dict[str, Any], kinds: Kinds, document: Documen
     kind = known[0] if words[0] not in kinds else words[0]
     others = [k for k in known if k != kind and k not in _keys(kinds[kind])]
     if others:
-        message = f"one box of two kinds, '{kind}' and '{others[0]}'"
+        message = f"one box cannot be of two kinds, '{kind}' and '{others[0]}'"
         return kind, document.problem((*path, others[0]), message, "make it two boxes", at_key=True)
     return kind, None
 
 
-def _keys(cls: type[Box]) -> set[str]:
+def _keys(cls: type[BoxProtocol]) -> set[str]:
     return {f.alias or name for name, f in cls.parameters_model.model_fields.items()}
 
 
 def _read_inputs(
-    path: Path, value: Any, cls: type[Box], document: Document
+    path: Path, value: Any, cls: type[BoxProtocol], document: Document
 ) -> tuple[list[tuple[str, Path]], list[Problem]]:
     several = isinstance(value, list)
     items = [(v, (*path, i)) for i, v in enumerate(value)] if several else [(value, path)]
@@ -95,7 +95,7 @@ def _read_inputs(
     return inputs, [document.problem(path, f"{cls.kind} takes {_range(cls)}, not {len(inputs)}")]
 
 
-def _range(cls: type[Box]) -> str:
+def _range(cls: type[BoxProtocol]) -> str:
     low, high = cls.min_inputs, cls.max_inputs
     if low == high:
         return "one input" if low == 1 else f"{low} inputs"

@@ -1,4 +1,4 @@
-"""What can be judged without any box: names that clash, listeners on one port, the time of a stream."""
+"""Checks that need no box: clashing names, listeners on the same port, the event time of a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from catalog.schema import Schema, Type
 
 
 def check_names(config: Config) -> list[Problem]:
-    """Streams, boxes and outputs share one space of names."""
+    """Check that every name is used once: streams, boxes and outputs share one namespace."""
     problems: list[Problem] = []
     owner: dict[str, str] = {}
     sections: list[tuple[str, str, Collection[str]]] = [
@@ -25,16 +25,16 @@ def check_names(config: Config) -> list[Problem]:
     for kind, section, entries in sections:
         for name in entries:
             if name in owner:
-                message = f"the {owner[name]} '{name}' has this name already"
-                hint = f"streams, boxes and outputs share their names: call this one {name}_{kind[:3]}"
+                message = f"'{name}' is already the name of a {owner[name]}"
+                hint = f"streams, boxes and outputs share one namespace: use another name, such as {name}_{kind[:3]}"
                 problems.append(config.document.problem((section, name), message, hint, at_key=True))
             owner.setdefault(name, kind)
     return problems
 
 
 def check_required(config: Config) -> list[Problem]:
-    """A network without a stream or an output does nothing; said only where nothing else explains it."""
-    if config.blind or config.broken:
+    """Check that there is a stream and an output. Not reported where another problem already explains it."""
+    if config.lacks_section or config.broken:
         return []
     missing = [s for s, entries in (("streams", config.file.streams), ("outputs", config.file.outputs)) if not entries]
     return [config.document.problem((s,), f"a network needs {s}", "see configs/default.yaml") for s in missing]
@@ -49,7 +49,7 @@ def check_policy(config: Config, policies: Collection[str] | None) -> list[Probl
 
 
 def listeners(config: Config) -> list[tuple[Path, Address]]:
-    """Every address that this network would listen on."""
+    """Return every address that this network would listen on."""
     found: list[tuple[Path, Address]] = []
     if config.file.http.listen is not None:
         found.append((("http", "listen"), config.file.http.listen))
@@ -76,24 +76,26 @@ def check_listeners(config: Config) -> list[Problem]:
             line = config.document.locate(other).line if other in config.document.values else 0
             there = f"on line {line}" if line else "by default"
             message = f"{'.'.join(map(str, path))} and {where} both listen on {address}"
-            problems.append(config.document.problem(path, message, f"{where} is set {there}: give one another port"))
+            problems.append(
+                config.document.problem(path, message, f"{where} is set {there}: give one of them another port")
+            )
         seen.append((path, address))
     return problems
 
 
 def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema, list[Problem]]:
-    """The stream's schema, and what is wrong with its time."""
+    """Return the stream's schema, and the problems of its event time."""
     document, path = config.document, ("streams", name)
     schema = stream.make_schema()
     problems = _check_case(path, schema, config)
     if isinstance(stream.source, TcpSource) and (*path, "overload") not in document.values:
-        message = f"'{name}' does not say what to do when more comes than can be processed: its senders will wait"
-        hint = "write overload: block, or shed (drop what costs the least utility), or spill (to disk)"
+        message = f"'{name}' does not set overload: when more arrives than can be processed, its senders wait"
+        hint = "write overload: block, shed (drop the tuples that cost the least utility) or spill (to disk)"
         problems.append(document.problem(path, message, hint, at_key=True, warning=True))
     if stream.time is None:
         if stream.slack_ns:
             hint = "name the field: time: ts"
-            message = "slack without time: tuples go by their arrival and are never out of order"
+            message = "slack has no effect without time: tuples ordered by arrival are never out of order"
             problems.append(document.problem((*path, "slack"), message, hint, warning=True))
         return schema, problems
     at = (*path, "time")
@@ -102,20 +104,20 @@ def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema
         problems.append(document.problem(at, f"the schema has no field '{stream.time}'", hint))
     elif schema[stream.time].type is not Type.TIMESTAMP:
         kind = schema[stream.time].type
-        problems.append(document.problem(at, f"'{stream.time}' is a {kind}; the time of a tuple is a timestamp"))
+        problems.append(document.problem(at, f"'{stream.time}' is a {kind}; the event time must be a timestamp"))
     elif schema[stream.time].nullable:
-        message = f"'{stream.time}' may be NULL; the time of a tuple must be there"
-        problems.append(document.problem(at, message, f"drop the ? from {stream.time}"))
+        message = f"'{stream.time}' may be NULL; the event time must not be"
+        problems.append(document.problem(at, message, f"remove the ? from the type of {stream.time}"))
     return schema, problems
 
 
 def _check_case(path: Path, schema: Schema, config: Config) -> list[Problem]:
-    """SQL does not tell ``Price`` from ``price``, so a stream must not have both."""
+    """Check that no two fields differ only in case: SQL does not distinguish ``Price`` and ``price``."""
     problems: list[Problem] = []
     seen: dict[str, str] = {}
     for name in schema.names:
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            message = f"the fields '{other}' and '{name}' differ only in case: SQL takes them for one"
+            message = f"the fields '{other}' and '{name}' differ only in case: SQL treats them as the same"
             problems.append(config.document.problem((*path, "schema", name), message, at_key=True))
     return problems

@@ -1,14 +1,14 @@
-"""A YAML document as plain data, with the place of every value.
+"""A YAML document as plain data, with the position of every value.
 
-Built straight from the parser's events, for three reasons. Errors found later (an unknown field in an expression) must
-point into the file, so each path keeps its marks. YAML 1.1's guesses are traps here: ``on:`` is the key of a join and
-not the boolean true, ``1:30`` is not ninety, ``010`` is not eight; so plain words mean what YAML 1.2 says. And the
-file is not trusted to be small: document size, depth and the number of values after aliases are expanded have limits,
-which a recursive constructor would meet by falling over.
+The document is built directly from the parser's events, for three reasons. First, errors that are found later (an
+unknown field in an expression) must point into the file, so each path keeps its marks. Second, the guesses of YAML 1.1
+are traps here: ``on:`` is the key of a join and not the boolean true, ``1:30`` is not ninety, ``010`` is not eight. So
+plain scalars mean what YAML 1.2 says. Third, the file may be hostile: size, depth and the number of values after the
+expansion of aliases have limits, where a recursive constructor would run out of stack or memory.
 
-``${VAR}`` and ``${VAR:-default}`` are replaced inside scalars after parsing, so that a variable's text can never change
-the structure; ``$${`` stands for a literal ``${``. Refused: tags (``!!python/...`` and all others), several documents,
-keys that are not words or numbers.
+``${VAR}`` and ``${VAR:-default}`` are replaced inside scalars after parsing, so the text of a variable can never change
+the structure. ``$${`` stands for a literal ``${``. Refused: tags (``!!python/...`` and all others), several documents,
+keys that are not scalars.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL
 _WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _WORDS |= {".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 
-# While YAML is parsed, the braces of a variable are other characters, so that {workers: ${N}} is not three braces.
-# They are noncharacters of Unicode (no text has them) and as many as before (columns stay right).
+# While YAML is parsed, other characters stand for the braces of a variable, or {workers: ${N}} would have two closing
+# braces. They are noncharacters of Unicode (no text contains them) and as many as before (columns stay right).
 _REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^}\n]*)?)\}")
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 
@@ -46,27 +46,27 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place; line and column count from 1. ``quoted`` scalars begin one column before their text."""
+    """A position; line and column count from 1. A ``quoted`` scalar begins one column before its text."""
 
     line: int
     column: int
     quoted: bool = False
-    literal: bool = True  # the file's characters are the value's: no variable, no escape, no folding
+    literal: bool = True  # the value is written as it is: no variable, no escape, no folding
 
 
 @dataclass
 class Document:
-    """``data`` is made of dict, list, str, int, float, bool and None."""
+    """``data`` consists of dict, list, str, int, float, bool and None."""
 
     source: str
     text: str
     data: Any = None
-    keys: dict[Path, Mark] = field(default_factory=dict)  # where the key of a path stands
+    keys: dict[Path, Mark] = field(default_factory=dict)  # the position of the key of a path
     values: dict[Path, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def locate(self, path: Path, *, at_key: bool = False) -> Mark:
-        """The nearest place in the file: of the value, else of the key of the closest part that exists."""
+        """Return the position of the value; without one, of the nearest key on its path."""
         if not at_key and path in self.values:
             return self.values[path]
         for end in range(len(path), 0, -1):
@@ -85,7 +85,7 @@ class Document:
         warning: bool = False,
         offset: int = 0,
     ) -> Problem:
-        """A problem with its line and column filled in. ``offset`` is into the text of the value."""
+        """Make a problem with its line and column. ``offset`` is a position in the text of the value."""
         mark = self.locate(path, at_key=at_key)
         column = mark.column
         if offset > 0 and path in self.values and mark.literal:
@@ -93,13 +93,13 @@ class Document:
         return Problem(path, message, hint, mark.line, column, warning)
 
     def line(self, number: int) -> str:
-        """A line of the file, for showing it under a message."""
+        """Return a line of the file, to show it under a message."""
         lines = self.text.splitlines()
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
 def read_document(text: str, source: str, env: Mapping[str, str]) -> Document:
-    """Parse. Raises NetworkError where nothing can be read; lesser problems are in ``document.problems``."""
+    """Parse the text. Raises NetworkError when it cannot be read; smaller problems are in ``document.problems``."""
     document = Document(source, text)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise NetworkError([Problem((), f"the file is larger than {MAX_BYTES >> 20} MiB", line=1, column=1)], source)
@@ -122,7 +122,7 @@ class _StopReadingError(Exception):
 
 
 class _Builder:
-    """One pass over the events. ``values`` counts every value, expanded aliases included."""
+    """Make one pass over the events. ``count`` counts every value, including those of expanded aliases."""
 
     def __init__(self, document: Document, env: Mapping[str, str]) -> None:
         self.document = document
@@ -144,14 +144,16 @@ class _Builder:
     def node(self, event: Any, events: Iterator[Any], path: Path) -> Any:
         self.count += 1
         if self.count > MAX_VALUES:
-            self.stop(path, f"more than {MAX_VALUES:,} values, aliases expanded", event)
+            self.stop(path, f"more than {MAX_VALUES:,} values, with aliases expanded", event)
         if len(path) > MAX_DEPTH:
             self.stop(path[:MAX_DEPTH], f"nested deeper than {MAX_DEPTH} levels", event)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, path)
         self.document.values[path] = _mark(event)
         if event.tag is not None:
-            self.stop(path, f"a tag ({event.tag}): tags are not used here", event, "quote the value to make it a text")
+            self.stop(
+                path, f"the tag {event.tag}: tags are not supported", event, "quote the value to make it a string"
+            )
         if event.anchor is not None:
             self.open_anchors.add(event.anchor)
         if isinstance(event, yaml.ScalarEvent):
@@ -186,7 +188,7 @@ class _Builder:
                 continue
             if key in out:
                 first = self.document.keys[at]
-                self.report(at, f"the key '{key}' stands here twice", event, f"the first is on line {first.line}")
+                self.report(at, f"the key '{key}' appears twice", event, f"the first is on line {first.line}")
                 self.node(next(events), events, (*path, f"{key} (again)"))
                 continue
             self.document.keys[at] = _mark(event)
@@ -202,7 +204,7 @@ class _Builder:
         return _show_variables(event.value)
 
     def merge(self, value: Any, path: Path, event: Any) -> list[dict[str, Any]]:
-        """``<<: *other``: the keys of another mapping, where they are not given here."""
+        """Read ``<<: *other``: add the keys of another mapping that are not given here."""
         sources = value if isinstance(value, list) else [value]
         if not all(isinstance(s, dict) for s in sources):
             self.report(path, "<< takes a mapping or a list of mappings", event)
@@ -213,7 +215,7 @@ class _Builder:
         return sources
 
     def alias(self, event: Any, path: Path) -> Any:
-        """The value behind ``*name``, counted again with all it holds: that is what stops a bomb."""
+        """Return the value of ``*name``. All its values count again: that stops an alias bomb."""
         if event.anchor in self.open_anchors or event.anchor not in self.anchors:
             what = "contains itself" if event.anchor in self.open_anchors else "is not defined above"
             self.stop(path, f"the alias *{event.anchor} {what}", event)
@@ -254,8 +256,8 @@ class _Builder:
                 return "${"
             name, default = match[1], match[3]
             if name is None:
-                hint = "write ${NAME} or ${NAME:-default}, or $${ for the two characters themselves"
-                self.report(path, "a variable that does not end or has no proper name", event, hint)
+                hint = "write ${NAME} or ${NAME:-default}; $${ stands for a literal ${"
+                self.report(path, "this variable is not closed, or its name is not valid", event, hint)
                 return ""
             value = self.env.get(name, "")
             if value or (name in self.env and default is None):
@@ -278,7 +280,7 @@ class _Builder:
 
 
 def _hide_variables(text: str) -> str:
-    text = text.replace(_OPEN, "\x00").replace(_CLOSE, "\x00")  # which YAML refuses
+    text = text.replace(_OPEN, "\x00").replace(_CLOSE, "\x00")  # YAML refuses \x00
     return _REFERENCE.sub(rf"{_OPEN}{_OPEN}\1{_CLOSE}", text)
 
 
@@ -305,7 +307,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> Problem:
     if "\t" in shown[: len(shown) - len(shown.lstrip())] or "'\\t'" in message:
         hint = "indent with spaces: YAML does not allow tabs"
     elif "mapping values are not allowed" in message:
-        hint = "quote a text that contains ': '"
+        hint = "quote a string that contains ': '"
     elif "cannot start any token" in message:
-        hint = "quote a text that begins with this character"
+        hint = "quote a string that begins with this character"
     return Problem((), message, hint, line, column)

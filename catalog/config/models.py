@@ -1,8 +1,8 @@
-"""The network file as models: what may be said, and what holds when it is not said.
+"""The models of the network file: the keys that it may contain, and their defaults.
 
-``configs/default.yaml`` is the manual of these keys; a test holds the two together. A field that carries a unit has it
-last in its name here (``slack_ns``) and not in the file (``slack: 200ms``). What needs other parts of the file to be
-judged (does this input exist?) is ``catalog/build.py``'s; here each section is checked by itself.
+``configs/default.yaml`` is the manual of these keys; a test keeps the two in step. A field with a unit ends in that
+unit here (``slack_ns``) and not in the file (``slack: 200ms``). Each section is checked here by itself. Checks that
+need other parts of the file (does this input exist?) are in ``catalog/build.py``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     InstanceOf,
     Tag,
+    ValidationInfo,
     model_validator,
 )
 
@@ -35,7 +36,14 @@ from catalog.config.units import (
     parse_share,
     parse_size_bytes,
 )
-from catalog.config.words import RefusedError, check_field_name, check_field_type, check_name, nearest
+from catalog.config.words import (
+    RefusedValueError,
+    check_field_name,
+    check_field_type,
+    check_name,
+    did_you_mean,
+    nearest,
+)
 from catalog.schema import Field as SchemaField
 from catalog.schema import Schema
 
@@ -46,13 +54,21 @@ def _no_boolean(value: object) -> object:
     return value
 
 
-Format = Literal["ndjson", "csv", "arrow"]
+def _check_format(value: str, info: ValidationInfo) -> str:
+    """Check the name of a codec. The catalog knows no codec: the engine hands their names in."""
+    formats = (info.context or {}).get("formats")
+    if formats is not None and value not in formats:
+        raise RefusedValueError(f"'{value}' is not one of {', '.join(formats)}", did_you_mean(value, formats))
+    return value
+
+
+Format = Annotated[str, AfterValidator(_check_format)]
 Name = Annotated[str, AfterValidator(check_name)]
 WholeNumber = Annotated[int, BeforeValidator(_no_boolean)]
 
 
 class Section(BaseModel):
-    """Base of all: an unknown key is an error, and nothing changes after reading."""
+    """The base of all sections: an unknown key is an error, and nothing changes after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -76,7 +92,8 @@ class HttpSection(Section):
 
 @dataclass(frozen=True, slots=True)
 class TrainSize:
-    """How many tuples a box takes at once. ``amount``: tuples, a share, ns, bytes or ns, as ``rule`` says."""
+    """How many tuples a box takes at once. The unit of ``amount`` follows from ``rule``: tuples, a share, ns or
+    bytes."""
 
     rule: Literal["auto", "all", "tuples", "fraction", "cost", "memory", "spread"]
     amount: float = 0
@@ -85,7 +102,7 @@ class TrainSize:
 def _parse_tuples(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    raise ValueError(f"tuples is a whole number above 0, not {value}")
+    raise ValueError(f"tuples must be a whole number above 0, not {value}")
 
 
 _TRAIN_AMOUNTS = {
@@ -107,10 +124,10 @@ def _parse_train(value: object) -> TrainSize:
         if rule in _TRAIN_AMOUNTS:
             amount = _TRAIN_AMOUNTS[rule](text)
             if amount <= 0:
-                raise RefusedError(f"{rule} must be above 0", at=(rule,))
+                raise RefusedValueError(f"{rule} must be above 0", at=(rule,))
             return TrainSize(rule, amount)
     words = [value] if isinstance(value, str) else list(value) if isinstance(value, dict) else []
-    raise RefusedError(
+    raise RefusedValueError(
         "a train is auto, all, {tuples: 1000}, {fraction: 20%}, {cost: 1ms}, {memory: 1MiB} or {spread: 10ms}",
         nearest([str(w) for w in words], ["auto", "all", *_TRAIN_AMOUNTS]),
     )
@@ -137,7 +154,7 @@ class SchedulerSection(Section):
     @model_validator(mode="after")
     def _has_something_to_span(self) -> SchedulerSection:
         if self.spanner and self.unit != "superbox":
-            raise RefusedError(f"a spanner is a part of a superbox, and the unit is {self.unit}", at=("spanner",))
+            raise RefusedValueError(f"a spanner is a part of a superbox, but the unit is {self.unit}", at=("spanner",))
         return self
 
 
@@ -175,7 +192,7 @@ class TcpSource(Section):
 def _check_pace(value: str) -> str:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)x", value)
     if value not in ("as_fast", "realtime") and (match is None or float(match[1]) == 0):
-        raise RefusedError(f"a pace is as_fast, realtime or a speed such as 10x, not '{value}'")
+        raise RefusedValueError(f"a pace is as_fast, realtime or a speed such as 10x, not '{value}'")
     return value
 
 
@@ -190,7 +207,7 @@ class SparkSource(Section):
     @model_validator(mode="after")
     def _has_what_to_read(self) -> SparkSource:
         if self.path is None and self.sql is None and not self.options:
-            raise ValueError("a Spark source needs a path, a sql or options")
+            raise ValueError("a Spark source needs path, sql or options")
         return self
 
 
@@ -214,12 +231,12 @@ class SparkSink(Section):
     @model_validator(mode="after")
     def _has_where_to_write(self) -> SparkSink:
         if self.path is None and self.spark != "aurorad" and not self.options:
-            raise ValueError("a Spark sink needs a path, or options that say where to write")
+            raise ValueError("a Spark sink needs path, or options that name the target")
         return self
 
 
 def _by_first_word(value: Any) -> str | None:
-    """Which of the two: tags that cannot be mistaken for keys, because they end up in the places of errors."""
+    """Return the tag of the union arm. It has brackets, because it appears in the paths of errors beside real keys."""
     if isinstance(value, TcpSource | TcpSink) or (isinstance(value, dict) and "tcp" in value):
         return "<tcp>"
     if isinstance(value, SparkSource | SparkSink) or (isinstance(value, dict) and "spark" in value):
@@ -262,7 +279,7 @@ class StreamModel(Section):
 
 
 class BoxEntry(BaseModel):
-    """A box as it stands in the file. ``model_extra`` has its kind with its inputs, and the kind's parameters."""
+    """A box as written in the file. ``model_extra`` has its kind with its inputs, and the parameters of the kind."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 

@@ -1,4 +1,4 @@
-"""The order in which boxes can be bound, and the loops that forbid one."""
+"""The order in which boxes can be bound, and the loops that prevent one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 def topological(feeders: Mapping[str, Sequence[str]]) -> list[str]:
-    """Every name after its feeders; of several that could come next, the first in the mapping. Loops are left out."""
+    """Return the names so that each comes after its feeders; ties by their order in the mapping. Loops are left out."""
     rank = {name: i for i, name in enumerate(feeders)}
     names = list(feeders)
     waits = {name: {f for f in fs if f in rank} for name, fs in feeders.items()}
@@ -29,12 +29,13 @@ def topological(feeders: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def find_cycles(feeders: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """One loop for each knot of boxes, in the direction in which tuples flow, from its first box in the file."""
+    """Return one loop for each group of boxes that feed each other, in the direction of the flow, from the box that
+    comes first in the file."""
     rank = {name: i for i, name in enumerate(feeders)}
     left = set(feeders) - set(topological(feeders))
     cycles: list[list[str]] = []
     for start in feeders:
-        if start in left and (back := _way_back(start, feeders, left)):
+        if start in left and (back := _upstream_loop(start, feeders, left)):
             cycle = back[::-1]
             first = min(range(len(cycle)), key=lambda i: rank[cycle[i]])
             cycles.append(cycle[first:] + cycle[:first])
@@ -42,8 +43,8 @@ def find_cycles(feeders: Mapping[str, Sequence[str]]) -> list[list[str]]:
     return cycles
 
 
-def _way_back(start: str, feeders: Mapping[str, Sequence[str]], within: set[str]) -> list[str]:
-    """The shortest way upstream from a box to itself, without the repeated end; empty when there is none."""
+def _upstream_loop(start: str, feeders: Mapping[str, Sequence[str]], within: set[str]) -> list[str]:
+    """Return the shortest path upstream from a box to itself, without the repeated end; empty when there is none."""
     came: dict[str, str] = {}
     frontier = [start]
     while frontier:

@@ -1,13 +1,13 @@
-"""What an output asks for, as it is written: graphs point by point, or presets that stand for them.
+"""The ``qos`` of an output as written in the file: graphs point by point, or presets that stand for them.
 
 - ``latency: [[0ms, 1.0], [100ms, 1.0], [1s, 0.0]]``: utility by delay; never rises.
 - ``loss: [[100%, 1.0], [50%, 0.8], [0%, 0.0]]``: utility by share delivered; never falls as more is delivered.
 - ``value: {severity: [[0, 0.1], [3, 1.0]]}``: utility by the value of a field; also written
   ``value: {field: severity, graph: [[0, 0.1], [3, 1.0]]}``.
-- ``deadline: 200ms``: of full use until then, of none at twice that; ``dead: 1s`` says when it is of none.
-  Not a cliff: a slope tells the scheduler how urgent a tuple is that is late already, a cliff tells it to give up.
-- ``lossy: 30%``: so much may be lost without harm; from there on utility falls in proportion.
-- ``prefer: "severity >= 3"``: if tuples must be dropped, then these last.
+- ``deadline: 200ms``: full utility until then, none at twice that; ``dead: 1s`` sets the point of no utility. The graph
+  is a slope and not a cliff: a slope tells the scheduler how urgent a late tuple is, a cliff tells it to give up.
+- ``lossy: 30%``: this share may be lost without harm; from there on utility falls in proportion.
+- ``prefer: "severity >= 3"``: when tuples must be dropped, these go last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 
 from catalog.config.units import PositiveDuration, Share, parse_duration_ns, parse_share
-from catalog.config.words import RefusedError
+from catalog.config.words import RefusedValueError
 from catalog.qos import QoS, QoSGraph
 
 MAX_POINTS = 100
@@ -39,7 +39,7 @@ def _utility(value: object) -> float:
 
 
 def _graph(value: object, x_of: Callable[[object], float], like: str) -> QoSGraph:
-    """Points in either direction, each x once; made to rise in x."""
+    """Read the points, in rising or falling order of x; return them in rising order."""
     if isinstance(value, QoSGraph):
         return value
     if not isinstance(value, list) or not value:
@@ -50,18 +50,18 @@ def _graph(value: object, x_of: Callable[[object], float], like: str) -> QoSGrap
     falling = len(points) > 1 and points[0][0] > points[-1][0]
     for i, (a, b) in enumerate(pairwise(points)):
         if a[0] == b[0] or (a[0] > b[0]) != falling:
-            raise RefusedError("the x of the points must go one way, without a repeat", at=(i + 1, 0))
+            raise RefusedValueError("the x of the points must strictly rise or strictly fall", at=(i + 1, 0))
     return QoSGraph(tuple(points[::-1] if falling else points))
 
 
 def _point(i: int, point: object, x_of: Callable[[object], float], like: str) -> tuple[float, float]:
     if not isinstance(point, list | tuple) or len(point) != 2:
-        raise RefusedError(f"a point is a pair [x, utility], as in {like}", at=(i,))
+        raise RefusedValueError(f"a point is a pair [x, utility], as in {like}", at=(i,))
     for part, read in ((0, x_of), (1, _utility)):
         try:
             read(point[part])
         except ValueError as error:
-            raise RefusedError(str(error), at=(i, part)) from None
+            raise RefusedValueError(str(error), at=(i, part)) from None
     return x_of(point[0]), _utility(point[1])
 
 
@@ -91,7 +91,7 @@ def parse_value(value: object) -> tuple[str, QoSGraph]:
 
 
 class QoSModel(BaseModel):
-    """As written; ``make()`` expands the presets."""
+    """``qos`` as written; ``make()`` expands the presets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -104,17 +104,17 @@ class QoSModel(BaseModel):
     prefer: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
-    def _says_nothing_twice(self) -> QoSModel:
+    def _has_no_conflict(self) -> QoSModel:
         if self.deadline_ns is not None and self.latency is not None:
-            raise ValueError("deadline and latency both say how late is too late: keep one")
+            raise ValueError("deadline and latency both define the utility by delay: keep one")
         if self.dead_ns is not None and self.deadline_ns is None:
             raise ValueError("dead needs a deadline before it: {deadline: 200ms, dead: 1s}")
         if self.dead_ns is not None and self.deadline_ns is not None and self.dead_ns <= self.deadline_ns:
             raise ValueError("dead must lie after the deadline")
         if self.lossy is not None and self.loss is not None:
-            raise ValueError("lossy and loss both say how much may be lost: keep one")
+            raise ValueError("lossy and loss both define how much may be lost: keep one")
         if self.prefer is not None and self.value is not None:
-            raise ValueError("prefer and value both say which tuples matter: keep one")
+            raise ValueError("prefer and value both define which tuples matter: keep one")
         return self
 
     def make(self) -> QoS:
@@ -131,7 +131,7 @@ class QoSModel(BaseModel):
 
 
 def good_zone_end_ns(latency: QoSGraph) -> int | None:
-    """The last delay at which utility is still at its highest; None when it never falls."""
+    """Return the last delay with the highest utility; None when utility never falls."""
     best = latency.points[0][1]
     if latency.points[-1][1] == best:
         return None

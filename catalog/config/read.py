@@ -1,13 +1,14 @@
-"""From a document to models, with every problem and not only the first.
+"""Make models of a document, and report all problems, not only the first.
 
-A part that is wrong is set aside and the rest is read without it, so that a typo in one stream does not hide an unknown
-field in a box elsewhere. ``Config.broken`` remembers what was set aside: whatever refers to it is not wrong for that.
+An invalid part is set aside and the rest is read without it, so that a typo in one stream does not hide an unknown
+field in a box elsewhere. ``Config.broken`` remembers the names that were set aside: a reference to one of them is no
+error.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -15,8 +16,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from catalog.config.document import MAX_BYTES, Document, Path, read_document
-from catalog.config.explain import explain
 from catalog.config.models import NetworkFile
+from catalog.config.problems import to_problems
 from catalog.config.words import nearest
 from catalog.errors import NetworkError, Problem
 
@@ -25,21 +26,23 @@ NAMED = ("streams", "boxes", "outputs")
 
 @dataclass
 class Config:
+    """A network file that was read, as far as it is valid."""
+
     document: Document
     file: NetworkFile
     problems: list[Problem]
     broken: set[str] = field(default_factory=set)  # names of streams, boxes and outputs that could not be read
-    blind: bool = False  # a whole section could not be read: an unknown name may well be in it
+    lacks_section: bool = False  # a whole section could not be read: an unknown name may be in it
 
 
 def read_text(source: FilePath | str) -> tuple[str, str]:
-    """The text and its name. A str with a line break, or that begins with a brace, is the text itself."""
+    """Return the text and its name. A str that contains a line break or begins with a brace is the text itself."""
     if isinstance(source, str) and (not source.strip() or "\n" in source or source.lstrip().startswith("{")):
         return source, "<text>"
     name = str(source)
     try:
         if (size := os.stat(name).st_size) > MAX_BYTES:
-            raise NetworkError([Problem((), f"a file of {size:,} bytes; the limit is {MAX_BYTES:,}")], name)
+            raise NetworkError([Problem((), f"the file has {size:,} bytes; the limit is {MAX_BYTES:,}")], name)
         raw = FilePath(name).read_bytes()
     except OSError as error:
         raise NetworkError([Problem((), f"cannot be read: {error.strerror or error}")], name) from None
@@ -53,11 +56,19 @@ def read_text(source: FilePath | str) -> tuple[str, str]:
 
 
 Overrides = Mapping[str, Mapping[str, Any]]
-"""Keys by section that count more than the file: what was said on the command line."""
+"""Keys by section that override the file: options of the command line."""
 
 
-def read_config(source: FilePath | str, env: Mapping[str, str], overrides: Overrides | None = None) -> Config:
-    """Raises NetworkError only when there is nothing to go on with; problems are in the result."""
+def read_config(
+    source: FilePath | str,
+    env: Mapping[str, str],
+    overrides: Overrides | None = None,
+    formats: Collection[str] | None = None,
+) -> Config:
+    """Read a network file. Problems are in the result; raises NetworkError only when nothing can be read.
+
+    ``formats`` are the allowed names of the ``format`` of a socket; None: any.
+    """
     text, name = read_text(source)
     document = read_document(text, name, env)
     data = document.data
@@ -68,33 +79,35 @@ def read_config(source: FilePath | str, env: Mapping[str, str], overrides: Overr
     for section, keys in (overrides or {}).items():
         below = data.get(section)
         data[section] = {**below, **keys} if isinstance(below, dict) else dict(keys)
-    return _validate(document, data)
+    return _validate(document, data, formats)
 
 
-def _validate(document: Document, data: dict[str, Any]) -> Config:
-    """Round by round, each without what was wrong in the last; the first round's problems are the real ones."""
+def _validate(document: Document, data: dict[str, Any], formats: Collection[str] | None) -> Config:
+    """Validate in rounds, each without the invalid parts of the round before. Only the problems of the first round are
+    reported: the others may be consequences."""
     problems = list(document.problems)
     broken: set[str] = set()
-    blind = False
+    lacks_section = False
     rest = {
         key: {n: dict(v) if isinstance(v, dict) else v for n, v in value.items()} if isinstance(value, dict) else value
         for key, value in data.items()
-        if value is not None or key not in NetworkFile.model_fields  # "boxes:" with nothing below it is empty
+        if value is not None or key not in NetworkFile.model_fields  # "boxes:" without a value is an empty section
     }
     first = True
     while True:
         try:
-            return Config(document, NetworkFile.model_validate(rest), problems, broken, blind)
+            file = NetworkFile.model_validate(rest, context={"formats": formats})
+            return Config(document, file, problems, broken, lacks_section)
         except ValidationError as error:
             if first:
-                problems += explain(error, document, (), data, NetworkFile)
+                problems += to_problems(error, document, (), data, NetworkFile)
             first = False
             for item in error.errors(include_url=False, include_context=False, include_input=False):
-                blind |= _set_aside(rest, item["loc"], item["type"] == "missing", broken)
+                lacks_section |= _set_aside(rest, item["loc"], item["type"] == "missing", broken)
 
 
 def _set_aside(data: dict[str, Any], loc: tuple[int | str, ...], missing: bool, broken: set[str]) -> bool:
-    """Take the smallest part that can be spared out of the data; whether names may have gone with it."""
+    """Remove the smallest part that explains the error. Return whether names may have been removed with it."""
     section = str(loc[0])
     if section in NAMED and len(loc) > 1:
         name = str(loc[1])
@@ -112,8 +125,8 @@ def _set_aside(data: dict[str, Any], loc: tuple[int | str, ...], missing: bool, 
 def validate_part(
     model: type[BaseModel], data: dict[str, Any], document: Document, at: Path, extra_keys: tuple[str, ...] = ()
 ) -> tuple[Any, list[Problem]]:
-    """A part of the file that has a model of its own: a box's parameters."""
+    """Validate a part of the file that has its own model: the parameters of a box."""
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        return None, explain(error, document, at, data, model, extra_keys)
+        return None, to_problems(error, document, at, data, model, extra_keys)

@@ -1,4 +1,4 @@
-"""What a Spark source or sink says about fields, held against the schema that it fills or empties."""
+"""Check the fields that a Spark source or sink names against the schema of its stream or output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_spark_source(name: str, source: object, time: str | None, schema: Sche
     path = ("streams", name, "source")
     problems = _unknown((*path, "order_by"), source.order_by, schema, config)
     if source.pace != "as_fast" and time is None:
-        message = f"pace {source.pace} goes by event time, and the stream has none"
+        message = f"pace {source.pace} needs event time, and the stream has none"
         problems.append(config.document.problem((*path, "pace"), message, "name the field: time: ts"))
     return problems
 
@@ -26,7 +26,7 @@ def check_spark_sink(name: str, sink: object, schema: Schema, config: Config) ->
     path = ("outputs", name, "sink", "partition_by")
     problems = _unknown(path, sink.partition_by, schema, config)
     if sink.partition_by and not set(schema.names) - set(sink.partition_by):
-        problems.append(config.document.problem(path, "every field is a folder: nothing is left to write into files"))
+        problems.append(config.document.problem(path, "partition_by names every field: none is left for the files"))
     return problems
 
 

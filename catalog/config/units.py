@@ -1,9 +1,8 @@
 """Quantities as people write them: ``100ms``, ``64MiB``, ``30%``, ``127.0.0.1:9401``.
 
-A number without its unit is refused, because ``slack: 200`` means something else to everyone who reads it; only 0 needs
-none. Arithmetic is exact (fractions), so that ``0.1s`` is 100,000,000 ns and not a neighbour of it. Whoever needs a
-quantity in a box's parameters annotates the field with ``Duration``, ``Size`` or ``Share`` and gets nanoseconds,
-bytes or a number in [0, 1].
+A number without a unit is refused, because every reader understands ``slack: 200`` differently; only 0 needs no unit.
+Arithmetic is exact (fractions): ``0.1s`` is 100,000,000 ns and not a neighbour of it. A box annotates a parameter with
+``Duration``, ``Size`` or ``Share`` and receives ns, bytes or a number in [0, 1].
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ MAX_BYTES = 2**50
 _NS = {
     "ns": 1,
     "us": 10**3,
-    "µs": 10**3,  # the micro sign and, below, the Greek letter: both are typed
+    "µs": 10**3,  # the micro sign; on the next line the Greek letter: people type both
     "μs": 10**3,
     "ms": 10**6,
     "s": 10**9,
@@ -44,7 +43,7 @@ _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\s:\[\]/]+)):(\d{1,5})")
 
 
 def parse_duration(value: object) -> Fraction:
-    """Nanoseconds, exactly; ``1h30m`` is a sum. Raises ValueError."""
+    """Return exact nanoseconds; ``1h30m`` is a sum. Raises ValueError."""
     if _is_zero(value):
         return Fraction(0)
     if isinstance(value, str) and _PARTS.fullmatch(text := value.strip()):
@@ -55,7 +54,7 @@ def parse_duration(value: object) -> Fraction:
                 raise ValueError(f"{text} is longer than 292 years")
             return total
     if _is_number(value):
-        raise ValueError(f"a duration needs its unit: write {value}ms or {value}s")
+        raise ValueError(f"a duration needs a unit: write {value}ms or {value}s")
     raise ValueError(f"{_quoted(value)} is not a duration: write 100ms, 1.5s or 1h30m (ns, us, ms, s, m, h, d)")
 
 
@@ -75,12 +74,12 @@ def parse_size_bytes(value: object) -> int:
             raise ValueError(f"{value} is more than 1024TiB")
         return int(total)
     if _is_number(value):
-        raise ValueError(f"a size needs its unit: write {value}MiB or {value}B")
+        raise ValueError(f"a size needs a unit: write {value}MiB or {value}B")
     raise ValueError(f"{_quoted(value)} is not a size: write 64MiB, 1GiB or 500kB")
 
 
 def parse_share(value: object) -> float:
-    """``30%`` or ``0.3``; in [0, 1]."""
+    """Read ``30%`` or ``0.3``; return a number in [0, 1]."""
     share: Fraction
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
         share = Fraction(match[1]) / 100
@@ -96,7 +95,7 @@ def parse_share(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. Port 0 lets the system choose one."""
+    """An address to listen on. With port 0 the system chooses a port."""
 
     host: str
     port: int
@@ -105,7 +104,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def clashes(self, other: Address) -> bool:
-        """Whether both cannot be listened on at once."""
+        """Return whether the two addresses cannot be listened on at the same time."""
         if self.port != other.port or self.port == 0:
             return False
         mine, theirs = _HOSTS.get(self.host, self.host), _HOSTS.get(other.host, other.host)
@@ -116,7 +115,8 @@ _HOSTS = {"localhost": "127.0.0.1", "0.0.0.0": "*", "::": "*"}  # noqa: S104 - t
 
 
 def parse_address(value: object) -> Address:
-    """``host:port``, ``[::1]:port``, or a port alone, which is on loopback: nothing is open to others by accident."""
+    """Read ``host:port``, ``[::1]:port``, or a port alone. A port alone is on loopback: nothing is open to other
+    machines by accident."""
     if isinstance(value, Address):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -125,7 +125,7 @@ def parse_address(value: object) -> Address:
         host, port = match[1] or match[2], int(match[3])
     elif isinstance(value, str) and value.strip().startswith(":"):
         rest = value.strip()
-        raise ValueError(f"{rest} leaves open who may connect: write 127.0.0.1{rest}, or 0.0.0.0{rest} for everyone")
+        raise ValueError(f"{rest} does not say who may connect: write 127.0.0.1{rest}, or 0.0.0.0{rest} for everyone")
     else:
         raise ValueError(f"{_quoted(value)} is not an address: write 127.0.0.1:9401 or [::1]:9401")
     if not 0 <= port <= 65535:
@@ -134,7 +134,7 @@ def parse_address(value: object) -> Address:
 
 
 def format_duration(ns: float) -> str:
-    """The shortest way to write it: 100ms, 1.5s, 2m."""
+    """Return the shortest form: 100ms, 1.5s, 2m."""
     for unit, size in (("d", _NS["d"]), ("h", _NS["h"]), ("m", _NS["m"])):
         if ns >= size and ns % size == 0:
             return f"{ns // size:.0f}{unit}"
@@ -152,7 +152,7 @@ def format_size(nbytes: int) -> str:
 
 
 def _digits(number: float) -> str:
-    return f"{number:.4g}" if number < 1000 else f"{number:.0f}"  # never an exponent: nobody writes 1e+04s
+    return f"{number:.4g}" if number < 1000 else f"{number:.0f}"  # never an exponent, such as 1e+04s
 
 
 def _is_number(value: object) -> bool:
@@ -176,7 +176,7 @@ Duration = Annotated[int, BeforeValidator(parse_duration_ns)]
 """A pydantic type: ``200ms`` in the file, whole nanoseconds in the model."""
 
 Cost = Annotated[float, BeforeValidator(_float_ns)]
-"""A duration that may be below a nanosecond: the cost of a tuple."""
+"""A duration that may be below a nanosecond, such as the cost of a tuple."""
 
 Size = Annotated[int, BeforeValidator(parse_size_bytes)]
 """``64MiB`` in the file, bytes in the model."""
@@ -191,5 +191,5 @@ PositiveSize = Annotated[Size, Field(gt=0)]
 
 
 def plain(value: Any) -> Any:
-    """For JSON: an address as its text, everything else as it is."""
+    """Convert a value for JSON: an address becomes text, all else is unchanged."""
     return str(value) if isinstance(value, Address) else value

@@ -1,4 +1,4 @@
-"""Names, types and did-you-mean: what people write, and what they probably meant."""
+"""Check names and types, and find the word that the author probably meant."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MAX_NAME = 128
 MOST_SHOWN = 20  # every policy, every kind of box
 
 
-class RefusedError(ValueError):
-    """A value that is refused with more than a message: a hint, and the place below the value at fault."""
+class RefusedValueError(ValueError):
+    """An invalid value, with a hint and the path below the value at fault."""
 
     def __init__(self, message: str, hint: str = "", at: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
@@ -49,36 +49,40 @@ _TYPE_WORDS = {
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint, or an empty text when nothing is near and the list is too long to show."""
+    """Return a hint: the nearest known word, else the list of known words, at most ``MOST_SHOWN``."""
     choices = list(dict.fromkeys(known))
     folded = {c.lower(): c for c in choices}
     near = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    near = near or [c for c in folded if sorted(c) == sorted(word.lower())]  # "st" for "ts": too short for a ratio
+    near = near or [
+        c for c in folded if sorted(c) == sorted(word.lower())
+    ]  # "st" for "ts" is too short for a similarity ratio
     if near:
         return f"did you mean '{folded[near[0]]}'?"
     if not choices:
         return ""
     shown = ", ".join(choices[:MOST_SHOWN])
-    return f"there is: {shown}{', ...' if len(choices) > MOST_SHOWN else ''}"
+    return f"known: {shown}{', ...' if len(choices) > MOST_SHOWN else ''}"
 
 
 def nearest(words: Iterable[str], known: Iterable[str]) -> str:
-    """A did-you-mean for the first of these words that is near to a known one."""
+    """Return a did-you-mean for the first of these words that is near a known one."""
     choices = list(known)
     return next((hint for w in words if (hint := did_you_mean(w, choices)).startswith("did")), "")
 
 
 def check_name(name: str) -> str:
-    """Of a stream, box or output. A dot separates a port, ``->`` an arc's ends: neither may be in a name."""
+    """Check the name of a stream, box or output. A dot separates a port, ``->`` the ends of an arc: a name has
+    neither."""
     if not _NAME.fullmatch(name) or "--" in name or name.endswith("-"):
         raise ValueError(f"'{name[:40]}' is not a name: letters, digits, _ and -, beginning with a letter")
     if len(name) > MAX_NAME:
-        raise ValueError(f"a name of {len(name)} characters: at most {MAX_NAME}")
+        raise ValueError(f"the name has {len(name)} characters; at most {MAX_NAME} are allowed")
     return name
 
 
 def check_field_name(name: str) -> str:
-    """Of a field. Freer than other names, because it is the sender's key; a dot would mean a qualified field."""
+    """Check the name of a field. Less strict than other names, because the sender chooses it; a dot would mean a
+    qualified field."""
     if not name or "." in name or not name.isprintable() or len(name) > MAX_NAME:
         raise ValueError(f"'{name[:40]}' is not a field name: printable, without a dot, at most {MAX_NAME} characters")
     return name
@@ -89,5 +93,5 @@ def check_field_type(text: str) -> str:
     if word not in tuple(Type):
         meant = _TYPE_WORDS.get(word.lower().split("(")[0])
         hint = f"did you mean '{meant}'?" if meant else did_you_mean(word, [str(t) for t in Type])
-        raise RefusedError(f"'{word[:40]}' is not a type", hint)
+        raise RefusedValueError(f"'{word[:40]}' is not a type", hint)
     return text.strip()

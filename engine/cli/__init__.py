@@ -1,12 +1,22 @@
-"""The command ``aurorad``. Every module of this folder that has ``register(app)`` adds its commands.
+"""The command ``aurorad``. One file here is one command, or one group of them (``bench``).
 
-Commands start fast. A module here imports only what its options need, and what it works with inside the command, so
-that ``aurorad version`` does not pay for Arrow, polars or Spark. Of the modules only the one is loaded that the first
-word names (fifteen of them take 45 ms). And the collector of cycles looks rarely: while a command loads what it needs,
-it would go through some hundred thousand new objects again and again, 15 % of the start of ``run``, and find nothing.
+- Run a network: ``run`` (the daemon), ``validate``, ``graph``, ``simulate`` (predict a load), ``demo``.
+- Look at a running daemon: ``top``, ``tap`` (its tuples), ``explain`` (late and dropped tuples).
+- Files and Spark: ``ingest``, ``compact``, ``history`` (sample files).
+- Look things up: ``boxes``, ``functions``, ``policies``, ``version``. Measure: ``bench``.
 
-Exit codes, as the daemons that people know have them: 0 fine, 1 failed, 2 wrong usage, 78 a bad network file (EX_CONFIG
-of sysexits.h, which systemd shows as such), 130 interrupted.
+``views/`` has the drawings of what the commands print, ``remote.py`` the HTTP client that asks a running daemon.
+
+To add a command, write ``NAME.py`` with a function NAME and ``register(app)``; nothing else is edited. The function's
+docstring is its ``--help``: what the command does, examples that run, exit codes.
+
+Commands start fast. A module imports at its top only what its options need, and the rest inside the command, so that
+``aurorad version`` does not load Arrow, polars or Spark. ``make_app`` imports only the module that the first word names
+(all of them take 45 ms). The garbage collector runs rarely: while a command imports its packages, it would scan some
+hundred thousand new objects again and again and free none, which is 15 % of the start of ``run``.
+
+Exit codes, as of other daemons: 0 success, 1 failure, 2 wrong usage, 70 a failure of the engine itself (EX_SOFTWARE of
+sysexits.h), 78 a bad network file (EX_CONFIG), 130 interrupted by Ctrl-C. systemd shows 70 and 78 by name.
 """
 
 from __future__ import annotations
@@ -23,14 +33,17 @@ import typer
 from catalog.errors import AuroraError, NetworkError
 
 EX_CONFIG = 78
-RARELY = 100_000  # objects made between two looks of the collector of cycles; Python's own is 700
+GC_THRESHOLD = 100_000  # new objects between two garbage collections; Python's own is 700
 
-_ORDER = ("run", "validate", "graph", "top", "tap", "demo", "bench", "version")  # as people meet them; the rest follows
+_ORDER = (  # of --help: as people meet them; the rest follows
+    "run", "validate", "graph", "simulate", "demo", "top", "tap", "explain", "boxes", "functions", "policies", "ingest",
+    "compact", "history", "bench", "version",
+)  # fmt: skip
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from engine.cli.version import own_version
+        from engine.daemon.version import own_version
 
         typer.echo(f"aurorad {own_version()}")
         raise typer.Exit
@@ -46,16 +59,19 @@ def _aurorad(
     [bold]A first look[/bold]
 
     \b
-      aurorad validate network.yaml     every error at once, each with its line
-      aurorad graph network.yaml        the network as a drawing
-      aurorad run network.yaml          until SIGTERM, which drains it
+      aurorad validate network.yaml     list every error, each with its line
+      aurorad graph network.yaml        draw the network
+      aurorad run network.yaml          run it until SIGTERM, which drains it
 
     A network file is YAML; configs/default.yaml explains every key.
+
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 78 a bad network file,
+    130 interrupted.
     """
 
 
 def make_app(words: Sequence[str] = ()) -> typer.Typer:
-    """The command line for these words: with the command that the first one names, or with all of them."""
+    """Build the command line: with the one command that the first word names, or else with all of them."""
     app = typer.Typer(
         name="aurorad",
         no_args_is_help=True,
@@ -76,12 +92,12 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
 
 
 def main() -> None:
-    """The console script. An error of the world is told without a traceback; a bug keeps its own."""
-    gc.set_threshold(RARELY)
+    """Run the console script. An expected error prints its message alone; a bug keeps its traceback."""
+    gc.set_threshold(GC_THRESHOLD)
     try:
         make_app(sys.argv[1:])(prog_name="aurorad")
     except NetworkError as error:
-        from engine.cli.report import write_problems
+        from engine.cli.views.problems import write_problems
 
         write_problems(error.problems, error.source, error.text)
         sys.exit(EX_CONFIG)

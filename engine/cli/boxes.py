@@ -1,12 +1,14 @@
-"""``aurorad boxes``: which boxes there are, and how each is written."""
+"""``aurorad boxes``: list the kinds of boxes, and explain one."""
 
 from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
+from pydantic import BaseModel
 
 
 def register(app: typer.Typer) -> None:
@@ -14,15 +16,17 @@ def register(app: typer.Typer) -> None:
 
 
 def boxes(
-    kind: Annotated[str | None, typer.Argument(help="One kind of box: everything about it.")] = None,
+    kind: Annotated[str | None, typer.Argument(help="A kind of box: print all about it.")] = None,
 ) -> None:
-    """List the kinds of boxes; with a kind, how it is written and what it does.
+    """List the kinds of boxes; with a kind, explain how to write it and what it does.
 
     \b
       aurorad boxes
       aurorad boxes aggregate
+
+    Exit codes: 0 printed, 2 there is no such box.
     """
-    from engine.boxes import box_kinds
+    from engine.operators.boxes import box_kinds
 
     kinds = box_kinds()
     if kind is None:
@@ -38,7 +42,18 @@ def boxes(
         raise typer.Exit(2)
     module = sys.modules[kinds[kind].__module__]
     typer.echo(inspect.getdoc(module) or "")
-    fields = kinds[kind].parameters_model.model_fields
-    if fields:
-        names = [f"{field.alias or name}{'' if field.is_required() else '?'}" for name, field in fields.items()]
-        typer.echo(f"\nParameters (? = may be left out): {', '.join(names)}")
+    rows = list(_parameters(kinds[kind].parameters_model))
+    if rows:
+        typer.echo("\nParameters:\n")
+    width = max([len(name) for name, _, _ in rows], default=0)
+    for name, required, meaning in rows:
+        typer.echo(f"    {name:{width}}  {'(required) ' if required else ''}{meaning}")
+
+
+def _parameters(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, bool, str]]:
+    """Yield name, whether it is required, and meaning; the keys of a parameter that has keys follow it."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        yield key, field.is_required(), field.description or ""
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            yield from _parameters(field.annotation, f"{key}.")

@@ -1,4 +1,4 @@
-"""``aurorad compact``: the small files that an output's Spark sink has made over time, as few large ones."""
+"""``aurorad compact``: join the many small files of an output's Spark sink into a few large ones."""
 
 from __future__ import annotations
 
@@ -15,29 +15,36 @@ def register(app: typer.Typer) -> None:
 
 
 def compact(
-    file: Annotated[Path, typer.Argument(help="The network file with the sink.", exists=False)],
-    output: Annotated[str, typer.Option(help="The output whose sink is meant.")],
-    below: Annotated[str, typer.Option(help="Files smaller than this are joined.")] = "32MiB",
+    file: Annotated[Path, typer.Argument(help="The network file that has the sink.", exists=False)],
+    output: Annotated[str, typer.Option(help="The output of the sink.")],
+    below: Annotated[str, typer.Option(help="Join files that are smaller than this.")] = "32MiB",
 ) -> None:
-    """Join the small files of a Spark sink, whether or not the daemon runs.
+    """Join the small files of a Spark sink. The daemon may run meanwhile.
 
-    Readers that go by the sink's manifests notice nothing.
+    Readers that read the sink by its manifests see the same rows before,
+    during and after.
 
     \b
       aurorad compact network.yaml --output archive
+      aurorad compact network.yaml --output archive --below 128MiB
+
+    Exit codes: 0 done, 1 Spark failed or the output has no such sink, 2
+    wrong usage, 78 a bad network file.
     """
     from catalog.config.models import SparkSink
     from catalog.config.units import parse_size_bytes
-    from engine.load import load_network
-    from router.spark.errors import SparkRefusedError
-    from router.spark.host import SparkHost
-    from router.spark.jobs import fields_of
+    from engine.run.network_file import read_network
+    from router.spark.daemon.host import SparkHost
+    from router.spark.wire.errors import SparkRefusedError
+    from router.spark.wire.pipe import fields_of
 
-    network = load_network(file)
+    network = read_network(file)
     entry = next((o for o in network.outputs if o.name == output), None)
     if entry is None or not isinstance(entry.sink, SparkSink) or entry.sink.path is None:
         having = [o.name for o in network.outputs if isinstance(o.sink, SparkSink) and o.sink.path is not None]
-        raise SparkRefusedError(f"output {output} has no Spark sink with a path; {', '.join(having) or 'none'} has")
+        raise SparkRefusedError(
+            f"output {output} has no Spark sink with a path; outputs that have one: {', '.join(having) or 'none'}"
+        )
     try:
         small_bytes = parse_size_bytes(below)
     except ValueError as error:
@@ -57,4 +64,4 @@ def compact(
     if not done["before"]:
         typer.echo(f"output {output} has no files to join")
     else:
-        typer.echo(f"{done['before']} files are {done['after']} now, {done['bytes']:,} bytes")
+        typer.echo(f"joined {done['before']} files into {done['after']}, {done['bytes']:,} bytes")

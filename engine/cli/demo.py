@@ -1,4 +1,4 @@
-"""``aurorad demo``: a market under bursts, live. What ``make run`` shows."""
+"""``aurorad demo``: a made-up market under bursts, live; ``make run`` starts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from catalog.network import Network
     from engine.cli.remote import Remote
-    from engine.demo.scene import Scene
+    from engine.lab.demo.scene import Scene
 
 
 FOOTER_LINES = 2
@@ -26,34 +26,40 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    rate: Annotated[float, typer.Option(min=1, max=1e6, help="Tuples a second outside bursts, both streams.")] = 7000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another market.")] = 1,
-    seconds: Annotated[float, typer.Option(min=0, help="End by itself after so long; 0: never.")] = 0,
-    file: Annotated[Path | None, typer.Option(help="Another network with streams trades and quotes.")] = None,
+    rate: Annotated[
+        float, typer.Option(min=1, max=1e6, help="Tuples a second of both streams, outside bursts.")
+    ] = 7000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed makes another market.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0, help="End after this many seconds; 0: never.")] = 0,
+    file: Annotated[Path | None, typer.Option(help="Another network file, with streams trades and quotes.")] = None,
 ) -> None:
-    """Run a demo: a made-up market in, four outputs of different QoS out, and a table of it all.
+    """Run the demo: a made-up market feeds a network with four outputs of different QoS.
 
-    Starts a daemon on configs/demo.yaml and a feed with bursts, and shows what
-    `aurorad top` shows. Without a terminal it writes one line a second.
-    Ctrl-C ends it; the daemon drains first.
+    The command starts a daemon on configs/demo.yaml and a feed with bursts,
+    and shows the table of `aurorad top`. Without a terminal it prints one
+    line a second. Ctrl-C ends it; the daemon drains first.
 
     \b
       aurorad demo
       aurorad demo --rate 50000 --seed 7
+      aurorad demo --seconds 10 | tail -3
+
+    Exit codes: 0 the daemon drained and ended, 1 the daemon or the feed
+    failed, 78 a bad network file.
     """
     from engine.cli.remote import Remote
-    from engine.demo.scene import SceneError, play, reachable, wait_until
-    from engine.load import load_network
-    from engine.processes import shipped
+    from engine.lab.demo.scene import SceneError, play, reachable, wait_until
+    from engine.lab.processes import shipped
+    from engine.run.network_file import read_network
 
     path = file or shipped("demo.yaml")
-    network = load_network(path)
+    network = read_network(path)
     remote = Remote(f"http://{reachable(network.config.http.listen)}")
     signal.signal(signal.SIGTERM, _interrupt)
     live = sys.stdout.isatty()
     try:
         with play(path, network, rate, seed, quiet=live) as scene:
-            for line in signposts(network, remote):
+            for line in addresses(network, remote):
                 typer.echo(line)
             try:
                 wait_until(lambda: _answers(remote), scene)
@@ -73,9 +79,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def signposts(network: Network, remote: Remote) -> Iterator[str]:
-    """Where to feed, where to read, where to look."""
-    from engine.demo.scene import reachable
+def addresses(network: Network, remote: Remote) -> Iterator[str]:
+    """Name the address of every stream, output and page."""
+    from engine.lab.demo.scene import reachable
 
     for stream in network.streams:
         at = reachable(stream.source.tcp)
@@ -88,8 +94,8 @@ def signposts(network: Network, remote: Remote) -> Iterator[str]:
 
 
 def footer(network: Network, remote: Remote) -> list[str]:
-    """The same for the bottom of a screen that may be small."""
-    from engine.demo.scene import reachable
+    """Name the same addresses in two lines, for the bottom of the screen."""
+    from engine.lab.demo.scene import reachable
 
     feeds = [f"{s.name} {reachable(s.source.tcp).port}" for s in network.streams]
     reads = [f"{o.name} {reachable(o.sink.tcp).port}" for o in network.outputs]
@@ -115,7 +121,7 @@ def _show_live(scene: Scene, network: Network, remote: Remote, until_s: float) -
     from rich.live import Live
     from rich.text import Text
 
-    from engine.cli.top import draw, rows_left
+    from engine.cli.views.stats import draw, rows_left
 
     posts = Text("\n".join(footer(network, remote)), "dim", no_wrap=True, overflow="ellipsis")
     console = Console(highlight=False)
@@ -126,7 +132,7 @@ def _show_live(scene: Scene, network: Network, remote: Remote, until_s: float) -
 
 
 def _show_lines(scene: Scene, _network: Network, remote: Remote, until_s: float) -> None:
-    from engine.cli.top import one_line
+    from engine.cli.views.stats import one_line
 
     for stats in _each_second(scene, remote, until_s):
         typer.echo(one_line(stats))
@@ -141,12 +147,12 @@ def _each_second(scene: Scene, remote: Remote, until_s: float) -> Iterator[Any]:
         try:
             yield remote.json("/api/v1/stats")
         except RemoteError:
-            scene.check()  # gone, or only too busy to answer in time: the next second tells
+            scene.check()  # raises if the daemon has ended; else it was too busy to answer in time
         time.sleep(1.0)
 
 
 def summary(remote: Remote) -> str:
-    """What went through, in one line."""
+    """Count the tuples in and out, in one line."""
     from engine.cli.remote import RemoteError
 
     try:

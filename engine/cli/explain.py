@@ -1,4 +1,4 @@
-"""``aurorad explain``: why tuples were late, or dropped."""
+"""``aurorad explain``: say why tuples were late, or why they were dropped."""
 
 from __future__ import annotations
 
@@ -11,29 +11,49 @@ from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
 
 
 def register(app: typer.Typer) -> None:
-    app.command(help="Say why tuples of an output were late, or with --drops why tuples were dropped.")(explain)
+    app.command()(explain)
 
 
 def explain(
-    output: Annotated[str, typer.Argument(help="an output of the running network")] = "",
-    where: Annotated[str, typer.Option(help="only tuples for which this holds, as in \"symbol = 'AAPL'\"")] = "",
+    output: Annotated[str, typer.Argument(help="An output of the running network.")] = "",
+    where: Annotated[str, typer.Option(help="Only tuples for which this holds: \"symbol = 'AAPL'\".")] = "",
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, max=100, help="so many: the slowest first, 3; plans, 20")
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            min=1,
+            max=100,
+            help="How many tuples (the slowest first), or how many plans. \\[default: 3, 20]",
+        ),
     ] = None,
     drops: Annotated[
-        bool, typer.Option("--drops", help="which shed plans were in force, and what they dropped")
+        bool, typer.Option("--drops", help="Show the shed plans that were in force, and what they dropped.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="the answer as JSON")] = False,
-    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="the daemon's http.listen")] = DEFAULT_URL,
+    json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="The daemon's http.listen.")] = DEFAULT_URL,
 ) -> None:
-    """The slowest sampled tuples of the last minute: wait and service by box, how long the trains were that they
-    travelled in, which decisions of the scheduler passed them over and at which priority (the smallest goes first).
+    """Say why tuples of an output were late, or with --drops why tuples were dropped.
 
-    With --drops: the shed plans that were in force, the newest first, with what each dropped where, and the utility
-    given up for a millisecond of work saved that made it the cheapest.
+    For the slowest sampled tuples of the last minute: the wait and the
+    service time at each box, the lengths of their trains, and the
+    scheduler's decisions in favour of other boxes, with their priorities
+    (the smallest goes first).
+
+    With --drops: the shed plans that were in force, the newest first; what
+    each dropped on which arc; and the utility lost per millisecond of work
+    saved, which made the arc the cheapest.
+
+    \b
+      aurorad explain tape
+      aurorad explain alerts --where "symbol = 'HELLO'" --limit 1
+      aurorad explain --drops
+
+    Exit codes: 0 answered, 1 no daemon answers, 2 there is no such output,
+    or the condition is wrong.
     """
     if not drops and not output:
-        raise typer.BadParameter("name an output, or ask for --drops")
+        raise typer.BadParameter("name an output, or give --drops")
     try:
         if drops:
             answer = Remote(url).json("/api/v1/drops", {"limit": limit or 20}, has="plans")
@@ -46,10 +66,10 @@ def explain(
         typer.echo(orjson.dumps(answer))
         return
     if drops:
-        from engine.cli.drops import show_drops
+        from engine.cli.views.drops import show_drops
 
         show_drops(answer)
         return
-    from engine.cli.journeys import show_journeys
+    from engine.cli.views.journeys import show_journeys
 
     show_journeys(answer)

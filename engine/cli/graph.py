@@ -1,4 +1,4 @@
-"""``aurorad graph``: the network as a drawing."""
+"""``aurorad graph``: draw a network in the terminal, as SVG, or as a list."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ def register(app: typer.Typer) -> None:
 def graph(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A network file; - reads standard input.")],
     svg: Annotated[
-        str | None, typer.Option("--svg", metavar="FILE", help="Write an SVG there instead; - is standard output.")
+        str | None, typer.Option("--svg", metavar="FILE", help="Write an SVG file instead; - is standard output.")
     ] = None,
-    as_list: Annotated[bool, typer.Option("--list", help="One line for each stream, box and output.")] = False,
+    as_list: Annotated[bool, typer.Option("--list", help="Print one line for each stream, box and output.")] = False,
 ) -> None:
     """Draw a network: streams on the left, outputs on the right, boxes and arrows between.
 
-    In a terminal that is too narrow for the drawing you get the list;
-    pipe it into less -S to see the drawing.
+    A terminal that is too narrow for the drawing gets the list; pipe it
+    into less -S to see the drawing.
 
     \b
       aurorad graph network.yaml
       aurorad graph network.yaml | less -S
       aurorad graph network.yaml --svg network.svg
-    """
-    from engine.cli.report import wants_colour
-    from engine.draw import draw_list, draw_svg, draw_text, sketch
-    from engine.load import load_network
 
-    drawing = sketch(load_network(sys.stdin.read() + "\n" if file == "-" else file))
+    Exit codes: 0 drawn, 1 the SVG cannot be written, 78 a bad network file.
+    """
+    from engine.cli.views.problems import wants_colour
+    from engine.lab.draw import draw_list, draw_svg, draw_text, sketch
+    from engine.run.network_file import read_network
+
+    drawing = sketch(read_network(sys.stdin.read() + "\n" if file == "-" else file))
     if svg is not None:
         if svg == "-":
             typer.echo(draw_svg(drawing), nl=False)

@@ -1,4 +1,4 @@
-"""``aurorad ingest``: files through Spark into a stream of a running daemon, once, with a progress bar."""
+"""``aurorad ingest``: read files with Spark into a stream of a running daemon, once, with a progress bar."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import typer
 
 if TYPE_CHECKING:
     from catalog.network import Network, Stream
-    from router.spark.jobs import BulkJob
-    from router.spark.remote import RemoteTarget
+    from router.spark.daemon.jobs import BulkJob
+    from router.spark.daemon.remote import RemoteTarget
 
-LOOK_SECONDS = 0.25
+PROGRESS_SECONDS = 0.25
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".orc": "orc",
             ".txt": "text"}  # fmt: skip
 
@@ -27,33 +27,40 @@ def register(app: typer.Typer) -> None:
 def ingest(
     file: Annotated[Path, typer.Argument(help="The network file that the daemon runs.", exists=False)],
     stream: Annotated[str, typer.Option(help="The stream to fill.")],
-    path: Annotated[list[str] | None, typer.Option(help="A file, a folder or a glob; may be repeated.")] = None,
-    format: Annotated[str | None, typer.Option(help="parquet, csv, json, orc, text, jdbc; if not as it ends.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="Of the format: header=true; may be repeated.")] = None,
-    sql: Annotated[str | None, typer.Option(help="A query over what is read, as the table source.")] = None,
-    order_by: Annotated[list[str] | None, typer.Option(help="A field to sort by; may be repeated.")] = None,
-    pace: Annotated[str, typer.Option(help="as_fast, realtime or a speed such as 10x, by event time.")] = "as_fast",
-    job: Annotated[str | None, typer.Option(help="A name: the same one goes on where it was.")] = None,
+    path: Annotated[list[str] | None, typer.Option(help="A file, a folder or a glob; repeatable.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="parquet, csv, json, orc, text or jdbc. \\[default: by the file name]")
+    ] = None,
+    option: Annotated[list[str] | None, typer.Option(help="An option of the format: header=true; repeatable.")] = None,
+    sql: Annotated[str | None, typer.Option(help="A query over the input, which is the table source.")] = None,
+    order_by: Annotated[list[str] | None, typer.Option(help="A field to sort by; repeatable.")] = None,
+    pace: Annotated[str, typer.Option(help="as_fast, realtime, or a multiple of event time: 10x.")] = "as_fast",
+    job: Annotated[str | None, typer.Option(help="A name; a second run with it resumes the first.")] = None,
     url: Annotated[str | None, typer.Option(envvar="AURORAD_URL", help="The daemon's HTTP address.")] = None,
-    master: Annotated[str | None, typer.Option(help="The Spark master, if not that of the file.")] = None,
+    master: Annotated[str | None, typer.Option(help="The Spark master. \\[default: that of the file]")] = None,
 ) -> None:
     """Read files with Spark into a stream of the daemon that runs FILE.
 
-    The schema is checked before anything is read; the daemon's live outputs come first.
-    What fails is told with its place, and what was good before it has entered.
+    Spark checks the schema before it reads. The daemon serves its live
+    outputs first; bulk rows wait. After an error the rows before it are in
+    the stream; run again with --job to resume.
 
     \b
       aurorad ingest network.yaml --stream trades --path ./history
-      aurorad ingest network.yaml --stream trades --path day.csv --option sep=';' --pace 60x
-    """
-    from engine.load import load_network
-    from router.spark.errors import SparkRefusedError
-    from router.spark.host import SparkHost
-    from router.spark.jobs import BulkJob, order_for
-    from router.spark.pace import parse_pace
-    from router.spark.remote import RemoteTarget
+      aurorad ingest network.yaml --stream trades --path day.csv --pace 60x
+      aurorad ingest network.yaml --stream trades --path ./history --job monday
 
-    network = load_network(file)
+    Exit codes: 0 all rows are in, 1 Spark or the daemon failed, 2 wrong
+    usage, 78 a bad network file, 130 interrupted.
+    """
+    from engine.run.network_file import read_network
+    from router.spark.daemon.host import SparkHost
+    from router.spark.daemon.jobs import BulkJob, order_for
+    from router.spark.daemon.pace import parse_pace
+    from router.spark.daemon.remote import RemoteTarget
+    from router.spark.wire.errors import SparkRefusedError
+
+    network = read_network(file)
     target_stream = _find(network, stream)
     try:
         parse_pace(pace)
@@ -74,15 +81,15 @@ def ingest(
     try:
         rows = _run(bulk, target, name)
     except KeyboardInterrupt:
-        typer.echo(f"aurorad: interrupted; --job {name} goes on where it was", err=True)
+        typer.echo(f"aurorad: interrupted; resume with --job {name}", err=True)
         raise typer.Exit(130) from None
     finally:
         host.stop()
-    typer.echo(f"{rows:,} rows are in stream {stream}" if not bulk.was_done else "this input has come before")
+    typer.echo(f"{rows:,} rows are in stream {stream}" if not bulk.was_done else "this input was read before")
 
 
 def _find(network: Network, name: str) -> Stream:
-    from router.spark.intake import find_stream
+    from router.spark.daemon.intake import find_stream
 
     return find_stream(network, name)
 
@@ -105,7 +112,7 @@ def _option(text: str) -> tuple[str, str]:
 
 
 def _port_of(network: Network, url: str | None) -> str:
-    """Where the running daemon's Spark port is."""
+    """Ask the running daemon for the address of its Spark port."""
     from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
 
     listen = network.config.http.listen
@@ -120,7 +127,7 @@ def _port_of(network: Network, url: str | None) -> str:
 
 
 def _run(bulk: BulkJob, target: RemoteTarget, name: str) -> int:
-    """The job on a thread, its progress here."""
+    """Run the job on a thread, and show its progress on this one."""
     outcome: list[Any] = []
 
     def work() -> None:
@@ -166,12 +173,12 @@ def _watch(thread: Thread, target: RemoteTarget, name: str) -> None:
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("Spark starts", total=None, rate=0.0)
         while thread.is_alive():
-            thread.join(LOOK_SECONDS)
+            thread.join(PROGRESS_SECONDS)
             if not target.begun:
                 continue
             try:
                 seen = target.progress()
             except AuroraError:
-                continue  # the job says what is wrong
+                continue  # the job raises the same error, with its reason
             total = seen["rows_expected"] or None
             progress.update(task, description=name, completed=seen["rows"], total=total, rate=seen["rate_per_s"])

@@ -1,4 +1,4 @@
-"""``aurorad policies``: who runs next, by which rule, and when to use which."""
+"""``aurorad policies``: list the scheduling policies, and explain one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ def register(app: typer.Typer) -> None:
 
 
 def policies(
-    name: Annotated[str | None, typer.Argument(help="One policy: everything about it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A policy: print all about it.")] = None,
 ) -> None:
-    """List the scheduling policies and when to use which; with a name, what it goes by.
+    """List the scheduling policies and when to use each; with a name, explain its rule.
 
-    A policy is set in the network file: scheduler: {policy: qos}.
-    aurorad simulate compares them on a network before it is deployed.
+    The network file sets the policy: scheduler: {policy: qos}. aurorad
+    simulate compares policies on a network before it is deployed.
 
     \b
       aurorad policies
       aurorad policies bsd
+
+    Exit codes: 0 printed, 2 there is no such policy.
     """
     from scheduler.choice import AUTO, Choice
     from scheduler.policies import policy_infos
@@ -35,7 +37,7 @@ def policies(
             return
         width = max(map(len, known))
         typer.echo(
-            f"{AUTO:{width}}  chooses among the others, and again while it runs, by the QoS graphs and the statistics"
+            f"{AUTO:{width}}  chooses one of the others by QoS graphs and statistics, and again while the network runs"
         )
         for info in known.values():
             needs = f" (needs {' and '.join(info.needs)})" if info.needs else ""
@@ -51,4 +53,4 @@ def policies(
     typer.echo(inspect.getdoc(sys.modules[info.decide.__module__]) or "")
     typer.echo(f"\nUse it for: {info.when}.")
     if info.needs:
-        typer.echo(f"It needs {' and '.join(info.needs)} in the network; without, {info.instead} comes nearest.")
+        typer.echo(f"It needs {' and '.join(info.needs)} in the network; without, use {info.instead}.")

@@ -1,6 +1,6 @@
-"""Talking to a running daemon over its HTTP address: what ``top`` and ``tap`` share.
+"""The HTTP client of a running daemon, for ``top``, ``tap``, ``explain``, ``ingest``, ``simulate`` and ``demo``.
 
-http.client (with email and ssl behind it) is imported where it is used: other commands would wait 25 ms for it.
+http.client (which imports email and ssl) is imported where it is used: other commands would wait 25 ms for it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 DEFAULT_URL = "http://127.0.0.1:9400"
-EXIT_USAGE = 2  # asked for what is not there
-EXIT_UNAVAILABLE = 1  # nobody answers
+EXIT_USAGE = 2  # the daemon refuses the question: there is no such output, a wrong expression
+EXIT_UNAVAILABLE = 1  # no daemon answers
 TIMEOUT_S = 5.0
 
 
 class RemoteError(Exception):
-    """The daemon is not there, or refuses. ``status`` is 0 when nobody answered."""
+    """The daemon does not answer, or refuses. ``status`` is that of HTTP, or 0 without an answer."""
 
     def __init__(self, message: str, hint: str = "", status: int = 0) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class RemoteError(Exception):
 
 
 class Remote:
-    """A daemon, by its URL. A connection per request: nothing here is hot."""
+    """A daemon, by its URL. Each request opens a connection of its own: no command asks often."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -46,7 +46,7 @@ class Remote:
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
 
     def json(self, path: str, query: Mapping[str, object] | None = None, *, has: str = "engine") -> Any:
-        """The answer, an object that ``has`` this key."""
+        """Ask, and return the answer: an object that ``has`` this key."""
         with self.get(path, query) as response:
             body = response.read()
         try:
@@ -61,7 +61,7 @@ class Remote:
     def get(
         self, path: str, query: Mapping[str, object] | None = None, forever: bool = False
     ) -> Iterator[HTTPResponse]:
-        """``forever``: once it has begun, the answer may take as long as it likes."""
+        """Ask, and yield the open response. ``forever``: the body may take any time once it has begun."""
         from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
         make = HTTPSConnection if self._secure else HTTPConnection
@@ -77,7 +77,7 @@ class Remote:
         except (OSError, HTTPException) as error:
             raise RemoteError(
                 f"no aurorad answers at {self.url}: {str(error).strip() or type(error).__name__}",
-                "is `aurorad run` up, and its http.listen the same? or give the address of another",
+                "is `aurorad run` running, and is this its http.listen? another address: --url or AURORAD_URL",
             ) from error
         finally:
             connection.close()
@@ -94,7 +94,7 @@ def _refused(response: HTTPResponse, path: str) -> RemoteError:
 
 
 def fail(error: RemoteError) -> NoReturn:
-    """The message and its hint on standard error, and the exit code."""
+    """Print the message and its hint to standard error, and exit."""
     typer.echo(f"aurorad: {error}", err=True)
     if error.hint:
         typer.echo(f"  {error.hint}", err=True)

@@ -1,4 +1,4 @@
-"""``aurorad simulate``: what a network will do at a load that it has never seen."""
+"""``aurorad simulate``: predict what a network will do at a load that it has never had."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from catalog.network import Network
     from catalog.stats import Statistics
-    from engine.simulate.experiment import Experiment, Run
+    from engine.simulate.experiment import Experiment, ExperimentRun
 
 EXIT_USAGE = 2
 LONGEST_NS = 86_400 * 10**9
@@ -26,67 +26,83 @@ def simulate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A network file; - reads standard input.")],
     load: Annotated[
         str,
-        typer.Option(help="Multiples of the knee, or of a trace's speed: 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5."),
+        typer.Option(help="Multiples of the knee, or of a trace's speed: 0.8, 0.5,1,2, 0.5..3 or 0.5..3:0.5."),
     ] = "0.5..1.5",
-    policy: Annotated[str | None, typer.Option(help="Policies, by comma; `all`; by default the file's.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the arrivals. The same seed gives the same answer.")] = 0,
-    duration: Annotated[str, typer.Option("--for", help="Stream time of each run; a trace has its own.")] = "10s",
+    policy: Annotated[
+        str | None, typer.Option(help="Policies, with commas between; or all. \\[default: the file's]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the arrivals; the same seed gives the same answer.")] = 0,
+    duration: Annotated[
+        str, typer.Option("--for", help="Length of each run in stream time; a trace has its own.")
+    ] = "10s",
     arrivals: Annotated[
         str, typer.Option(help="uniform, poisson, bursty, zipf, ramp, or a trace: a CSV file of seconds,stream,tuples.")
     ] = "poisson",
-    workers: Annotated[int | None, typer.Option(min=1, max=256, help="By default the file's.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Worker threads. \\[default: the file's]")] = None,
     from_stats: Annotated[
         str | None, typer.Option(metavar="URL", help="Take costs, selectivities and rates from a running daemon.")
     ] = None,
     measure: Annotated[
-        bool, typer.Option(help="Measure costs first: the boxes run on made-up tuples for a moment.")
+        bool, typer.Option(help="Measure costs first: run the boxes on sample tuples for a moment.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Run the engine itself too, in real time, and say how far off this is.")
+        bool, typer.Option("--check", help="Run the engine too, in real time, and print how far off the simulation is.")
     ] = False,
     contract: Annotated[
         bool,
-        typer.Option("--contract", help="What each output delivers with the load shedder on: share, p99, utility."),
+        typer.Option("--contract", help="Predict each output with the load shedder on: share delivered, p99, utility."),
     ] = False,
     png: Annotated[Path | None, typer.Option("--plot", help="Draw a PNG (needs matplotlib).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for tools.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for tools.")] = False,
 ) -> None:
-    """Run a network under a virtual clock: latency, utility, queue memory and missed deadlines, by load and policy.
+    """Predict latency, utility, queue memory and missed deadlines of a network, by load and policy.
 
-    The scheduler is the daemon's own; time is not real, so an hour takes
-    seconds. At load 1 every worker is busy all the time: the knee, as `aurorad
-    bench overload` measures it of the daemon. Costs are those in the file,
-    those of the kind of box, what a sample of tuples shows (--measure), or what
-    a running daemon has learned (--from-stats). Nothing is shed; tuples too late
-    for every output expire, where their stream sheds (--contract has it all).
+    The simulator runs the daemon's own scheduler under a virtual clock, so
+    an hour takes seconds. At load 1 all workers are busy all the time: the
+    knee, which `aurorad bench overload` measures on the daemon. Costs come
+    from the file, else from the kind of box; --measure runs the boxes on
+    sample tuples, --from-stats asks a running daemon. Without --contract
+    the simulator sheds no load; it only drops tuples that are too late for
+    every output, of streams that say overload: shed.
 
     \b
-      aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin --seed 7
+      aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin
       aurorad simulate network.yaml --load 2 --contract
       aurorad simulate network.yaml --from-stats http://127.0.0.1:9400 --for 1h
       aurorad simulate network.yaml --arrivals trace.csv --json > runs.json
+
+    Exit codes: 0 simulated, 1 the daemon of --from-stats does not answer, 2
+    wrong usage, 78 a bad network file.
     """
     import sys
-    from importlib.util import find_spec
 
-    from engine.load import load_network
+    from engine.run.network_file import read_network
 
-    if (check, contract, png is not None).count(True) > 1 or (check and as_json):
-        _refuse("--check and --contract have tables of their own: not both, not with --plot, --check not with --json")
-    if png is not None and find_spec("matplotlib") is None:
-        _refuse("--plot needs matplotlib: pip install 'aurorad[plots]'")
-    network = load_network(sys.stdin.read() + "\n" if file == "-" else file)
+    _refuse_combinations(check=check, contract=contract, plot=png is not None, as_json=as_json)
+    network = read_network(sys.stdin.read() + "\n" if file == "-" else file)
     experiment = _experiment(
         network, _statistics(network, from_stats, measure), load, policy, seed, duration, arrivals, workers
     )
     if from_stats is None and not (measure or check):
-        _tell_guesses(network)
+        _warn_of_guesses(network)
     if check:
         _check(experiment)
-        return
-    if contract:
+    elif contract:
         _contract(experiment, as_json)
-        return
+    else:
+        _compare_policies(experiment, as_json, png)
+
+
+def _refuse_combinations(*, check: bool, contract: bool, plot: bool, as_json: bool) -> None:
+    from importlib.util import find_spec
+
+    if (check, contract, plot).count(True) > 1 or (check and as_json):
+        _refuse("--check and --contract print their own tables: not both, not with --plot; --check not with --json")
+    if plot and find_spec("matplotlib") is None:
+        _refuse("--plot needs matplotlib: pip install 'aurorad[plots]'")
+
+
+def _compare_policies(experiment: Experiment, as_json: bool, png: Path | None) -> None:
     runs = _run_with_bar(experiment)
     if as_json:
         import orjson
@@ -98,21 +114,21 @@ def simulate(
         from engine.simulate.report import text
 
         typer.echo(text(runs))
-    if png is not None:  # last: what was simulated is on the screen if the drawing fails
+    if png is not None:  # last: the table is on the screen even if the plot fails
         from engine.simulate.report import draw_png
 
         draw_png(png, runs)
 
 
-def _tell_guesses(network: Network) -> None:
-    """A simulation of filters that let everything through is of another network."""
-    from engine.simulate.costs import unknown_selectivities
+def _warn_of_guesses(network: Network) -> None:
+    """Warn of unknown selectivities: filters that pass everything would be a simulation of another network."""
+    from engine.run.declared_costs import unknown_selectivities
 
     if names := unknown_selectivities(network):
         shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         typer.echo(
-            f"aurorad: nothing says how much {shown} let through, so all of it counts: --measure looks at a sample, "
-            "--from-stats asks a running daemon, `selectivity` of a box says it",
+            f"aurorad: warning: the selectivity of {shown} is unknown and counts as 1: use --measure (a sample), "
+            "--from-stats (a running daemon), or set `selectivity` of the box",
             err=True,
         )
 
@@ -130,27 +146,28 @@ def _contract(experiment: Experiment, as_json: bool) -> None:
 
 
 def _check(experiment: Experiment) -> None:
+    from engine.run.tuning import tune_process
     from engine.simulate.check import compare
     from engine.simulate.report import comparison_text
-    from engine.tuning import tune_process
 
-    tune_process()  # as the daemon does
+    tune_process()  # the comparison is with a daemon, which tunes its process
     typer.echo(comparison_text(_with_bar(experiment, lambda progress: compare(experiment, progress))))
 
 
 def _statistics(network: Network, url: str | None, measure: bool) -> Statistics:
-    from engine.simulate.costs import declared, from_stats
+    from engine.run.declared_costs import declared_costs
 
     if url is None:
         if measure:
-            from engine.simulate.calibrate import measure_costs
+            from engine.simulate.measure_costs import measure_costs
 
             return measure_costs(network)
-        return declared(network)
+        return declared_costs(network)
     from engine.cli.remote import Remote, RemoteError
+    from engine.simulate.learned_costs import learned_costs
 
     try:
-        return from_stats(network, Remote(url).json("/api/v1/stats"), url)
+        return learned_costs(network, Remote(url).json("/api/v1/stats"), url)
     except RemoteError as error:
         typer.echo(f"aurorad: {error}{f' ({error.hint})' if error.hint else ''}", err=True)
         raise typer.Exit(1) from error
@@ -167,7 +184,7 @@ def _experiment(
     workers: int | None,
 ) -> Experiment:
     from catalog.config.units import parse_duration_ns
-    from engine.settings import scheduler_settings
+    from engine.run.settings import scheduler_settings
     from engine.simulate.arrivals import PROCESSES, read_trace
     from engine.simulate.experiment import Experiment
     from engine.simulate.overheads import DAEMON
@@ -179,10 +196,10 @@ def _experiment(
     except ValueError as error:
         _refuse(str(error))
     if not 0 < duration_ns <= LONGEST_NS:
-        _refuse("--for must be above 0 and at most 1d: all arrivals of a run are in memory")
+        _refuse("--for must be above 0 and at most 1d, because all arrivals of a run are in memory")
     is_trace = arrivals not in PROCESSES
     if is_trace and not Path(arrivals).exists():
-        _refuse(f"arrivals are {', '.join(PROCESSES)} or a file; there is no file {arrivals}")
+        _refuse(f"--arrivals must be {', '.join(PROCESSES)} or a trace file; there is no file {arrivals}")
     return Experiment(
         network=network,
         statistics=statistics,
@@ -223,14 +240,14 @@ def _refuse(message: str) -> NoReturn:
     raise typer.Exit(EXIT_USAGE)
 
 
-def _run_with_bar(experiment: Experiment) -> list[Run]:
+def _run_with_bar(experiment: Experiment) -> list[ExperimentRun]:
     from engine.simulate.experiment import run_experiment
 
     return _with_bar(experiment, lambda progress: run_experiment(experiment, progress))
 
 
 def _with_bar(experiment: Experiment, work: Callable[[Callable[[str, float, float], None]], T]) -> T:
-    """On standard error, so that standard output is the same twice."""
+    """Show a progress bar on standard error, so that standard output is the same for the same seed."""
     from rich.console import Console
     from rich.progress import Progress
 

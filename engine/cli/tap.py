@@ -1,4 +1,4 @@
-"""``aurorad tap``: watch the tuples that pass a stream, a box, an arc or an output of a running daemon."""
+"""``aurorad tap``: print the tuples that pass a stream, a box, an arc or an output of a running daemon."""
 
 from __future__ import annotations
 
@@ -12,15 +12,27 @@ from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
 
 
 def register(app: typer.Typer) -> None:
-    app.command(help="Watch tuples as they pass a stream, a box, an arc (quote its ->) or an output.")(tap)
+    app.command()(tap)
 
 
 def tap(
-    place: Annotated[str, typer.Argument(help="a stream, a box, box.port, an output, or an arc as in 'trades->big'")],
-    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="the daemon's http.listen")] = DEFAULT_URL,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="stop after so many tuples; 0: never")] = 0,
-    every: Annotated[int, typer.Option(min=1, help="only each n-th tuple")] = 1,
+    place: Annotated[str, typer.Argument(help="A stream, a box, box.port, an output, or an arc as in 'trades->big'.")],
+    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="The daemon's http.listen.")] = DEFAULT_URL,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Stop after this many tuples; 0: never.")] = 0,
+    every: Annotated[int, typer.Option(min=1, help="Print only each n-th tuple.")] = 1,
 ) -> None:
+    """Print tuples as they pass a place in the network, one JSON object a line.
+
+    The network does not wait for this reader: if it is too slow, it misses
+    tuples.
+
+    \b
+      aurorad tap trades --limit 5
+      aurorad tap 'trades->big' --every 100
+      aurorad tap alerts | jq .price
+
+    Exit codes: 0 ended, 1 no daemon answers, 2 there is no such place.
+    """
     try:
         _copy(Remote(url), place, limit, every)
     except RemoteError as error:
@@ -37,6 +49,6 @@ def _copy(remote: Remote, place: str, limit: int, every: int) -> None:
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
             except BrokenPipeError:
-                # Whoever read us has enough (| head). Python would complain once more when it closes stdout.
+                # The reader of our pipe has ended (| head). Python would report it once more when it closes stdout.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return

@@ -1,4 +1,4 @@
-"""``aurorad validate``: is this a network, and if not, everything that keeps it from being one."""
+"""``aurorad validate``: check network files and list every error."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Network files; - reads standard input.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, for tools.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a file, for tools.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
 ) -> None:
-    """Check network files: every error at once, each with its line and, where one is near, the word you meant.
+    """Check network files: list every error at once, each with its line and a hint.
 
-    Checked are the YAML, keys and values, names, ports and loops, and every
-    expression with its types against the schema that reaches its box.
-    Nothing is started and no port is opened.
+    The check covers the YAML, keys and values, names, ports and loops, and
+    every expression with its types against the schema that reaches its box.
+    It starts nothing and opens no port.
 
     \b
       aurorad validate network.yaml
       aurorad validate configs/*.yaml && systemctl reload aurorad
       aurorad validate --json network.yaml | jq .problems
 
-    Exit code 0: all are fine; 78: at least one is not.
+    Exit codes: 0 all files are fine, 78 at least one is not.
     """
     fine = [_validate_one(name, as_json, strict) for name in files]
     if not all(fine):
@@ -39,12 +39,12 @@ def validate(
 def _validate_one(name: str, as_json: bool, strict: bool) -> bool:
     from catalog.config import read_text
     from catalog.errors import NetworkError
-    from engine.cli.report import count, problem_json, write_problems
-    from engine.load import load_network
+    from engine.cli.views.problems import count, problem_json, write_problems
+    from engine.run.network_file import read_network
 
     source = sys.stdin.read() + "\n" if name == "-" else name
     try:
-        network = load_network(source)
+        network = read_network(source)
     except NetworkError as error:
         if as_json:
             report = {"file": name, "ok": False, "problems": [problem_json(p) for p in error.problems]}

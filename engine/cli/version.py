@@ -1,31 +1,26 @@
-"""``aurorad version``: what is running, in one line."""
+"""``aurorad version``: print the versions for a bug report."""
 
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 
 import typer
+
+from engine.daemon.version import own_version
 
 
 def register(app: typer.Typer) -> None:
     app.command()(version)
 
 
-def own_version() -> str:
-    """Of the installed distribution; a bare checkout has none."""
-    try:
-        return version_of("aurorad")
-    except PackageNotFoundError:
-        return "0+unknown"
-
-
 def version() -> None:
-    """The version, and those of Python and of the libraries that matter for a bug report.
+    """Print the version, and those of Python and of the libraries that matter for a bug report.
 
     \b
       aurorad version
+
+    Exit code: 0.
     """
     libraries = " ".join(f"{name} {version_of(name)}" for name in ("numpy", "pyarrow", "polars", "pydantic", "sqlglot"))
     typer.echo(f"aurorad {own_version()} (Python {platform.python_version()}, {libraries})")

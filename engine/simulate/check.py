@@ -1,19 +1,19 @@
-"""The simulation held against the engine itself: the same network, the same arrivals, in real time.
+"""Check the simulation against the engine itself: the same network, the same arrivals, in real time.
 
-The engine runs in this process, fed when the simulated arrivals say, by a thread that does what the daemon's I/O thread
-does (``admit_here``), on a sample of tuples. What boxes and engine cost is measured on single trains through an engine
-at rest, never taken over from the run that is compared: held against the engine is the simulator's idea of queues,
-plans, threads and Python's lock.
+The engine runs in this process on a sample of tuples. A thread feeds it at the times of the simulated arrivals, in the
+same way as the daemon's I/O thread (``Ingress.admit``). The costs of boxes and engine are measured on single trains
+through an engine at rest, never taken from the run that is compared. So the check is on the simulator's model of
+queues, plans, threads and the GIL.
 
-A machine has faster and slower minutes, by a third and more, so each load is run in slices of some seconds, and costs
-are measured before and after each of them. The tuples of all slices count together, on both sides.
+A machine has faster and slower minutes, by a third and more. So each load is run in slices of some seconds, and costs
+are measured before and after each slice. The tuples of all slices count together, on both sides.
 
-Both sides mean the same: a latency is from the stamp of a read, when the thread that brings it has it, to the delivery;
-tuples count alike; the trains are the same, at the same moments. It needs a machine that has nothing else to do: how
-much of it others took is said too.
+Both sides measure the same: a latency is from the stamp of a read, taken when the thread that brings it has it, to the
+delivery; every tuple counts the same; the trains are the same, at the same times. The check needs a machine that has
+nothing else to do; the report says how much of it other processes took.
 
-Compared by output: outputs differ by ten times in how long their tuples take, so that the median over all of them
-stands on the cliff between two, and a tuple more on one side moves it by as much.
+The comparison is by output. Latencies of outputs differ by a factor of ten, so the median over all of them lies on the
+step between two outputs, and one more tuple on one side would move it by that factor.
 """
 
 from __future__ import annotations
@@ -27,72 +27,74 @@ from time import perf_counter_ns, process_time, sleep, time_ns
 from typing import NamedTuple
 
 from catalog.stats import Statistics
-from engine.core import Engine
-from engine.simulate.arrivals import Trains
-from engine.simulate.at_rest import measure_overheads
-from engine.simulate.calibrate import costs_between, measure_costs
-from engine.simulate.core import merge
+from engine.run.core import Engine
+from engine.simulate.arrivals import Trains, merge
 from engine.simulate.experiment import Experiment, build, draw, knee_rates
-from engine.simulate.measure import Recorder, summary
+from engine.simulate.measure_costs import costs_between, measure_costs
+from engine.simulate.measure_overheads import measure_overheads
 from engine.simulate.overheads import Overheads, between
+from engine.simulate.quality import DeliveryRecorder, summary
 from engine.simulate.samples import Samples
 from qos_monitor.histogram import LatencyRecorder
+from router.boundary import SOCKET
 from storage.train import Train
 
 SLICES = 4
-ROUNDS = 3  # what is measured around every slice, ...
+ROUNDS = 3  # measurements around every slice, ...
 PLANS = 1_000
-READS = 100  # ... for about as long as a slice takes
+READS = 100  # ... which take about as long as a slice
 DRAIN_S = 30.0
 LATE_NS = 1_000_000
 WARM_UP_READS = 10
 PR_SET_TIMERSLACK = 29  # prctl.h
-ENOUGH_TUPLES = 100  # of an output, to speak of a median
+ENOUGH_TUPLES = 100  # of an output, for a median to mean anything
 
 
-class Known(NamedTuple):
-    """What boxes and engine cost at a moment."""
+class KnownCosts(NamedTuple):
+    """The costs of boxes and engine at one moment."""
 
     statistics: Statistics
     overheads: Overheads
 
 
-Measure = Callable[[Experiment, str, Mapping[int, Trains]], Known]
-"""The costs under a policy, in reads such as these; of any length where there are none."""
+Measure = Callable[[Experiment, str, Mapping[int, Trains]], KnownCosts]
+"""Measures the costs under a policy, for reads of the length of these trains; of any length where there are none."""
 
 
 class Pair(NamedTuple):
-    """An output on both sides."""
+    """The median latency of an output on both sides."""
 
     name: str
     tuples: int
-    engine_ns: float  # the median
+    engine_ns: float
     simulated_ns: float
 
     @property
     def error(self) -> float:
-        """How far the simulation is off, as a share of what the engine did."""
+        """The error of the simulation, as a share of the engine's latency."""
         return abs(self.simulated_ns - self.engine_ns) / max(self.engine_ns, 1.0)
 
 
 class Comparison(NamedTuple):
+    """One load under one policy, on the engine and simulated."""
+
     policy: str
     load: float
     every_output: tuple[Pair, ...]
     engine_utility: float
     simulated_utility: float
-    fed_ratio: float  # of the arrivals, how many could be fed in time
-    others_cores: float | None  # what else ran on the machine meanwhile; None where that cannot be read
+    fed_ratio: float  # the share of the arrivals that was fed in time
+    others_cores: float | None  # cores that other processes used meanwhile; None where that cannot be read
     overheads: Overheads  # as measured around the last slice
 
     @property
     def outputs(self) -> list[Pair]:
-        """Those of which enough came out."""
+        """The outputs with enough tuples."""
         return [pair for pair in self.every_output if pair.tuples >= ENOUGH_TUPLES]
 
     @property
     def p50_error(self) -> float:
-        """Of the output that is furthest off."""
+        """The largest error of an output."""
         return max((pair.error for pair in self.outputs), default=0.0)
 
     @property
@@ -100,10 +102,11 @@ class Comparison(NamedTuple):
         return abs(self.simulated_utility - self.engine_utility) / max(self.engine_utility, 1e-9)
 
 
-def measure_now(experiment: Experiment, policy: str, trains: Mapping[int, Trains]) -> Known:
+def measure_now(experiment: Experiment, policy: str, trains: Mapping[int, Trains]) -> KnownCosts:
+    """Measure the costs on this machine."""
     lengths = [float(counts.mean()) if len(counts) else 1.0 for _, (_, counts) in sorted(trains.items())]
     statistics = measure_costs(experiment.network, ROUNDS, experiment.settings, experiment.workers, lengths)
-    return Known(statistics, measure_overheads(PLANS, READS, policy))
+    return KnownCosts(statistics, measure_overheads(PLANS, READS, policy))
 
 
 def compare(
@@ -112,12 +115,12 @@ def compare(
     measure: Measure = measure_now,
     slices: int = SLICES,
 ) -> list[Comparison]:
-    """Every load under every policy, on the engine and simulated."""
+    """Run every load under every policy, on the engine and simulated."""
     known = measure(experiment, experiment.policies[0], {})
     base = knee_rates(replace(experiment, statistics=known.statistics, overheads=known.overheads))
     found: list[Comparison] = []
     for load in experiment.loads:
-        parts = cut(draw(experiment, base * load, load), slices)
+        parts = split_by_time(draw(experiment, base * load, load), slices)
         for policy in experiment.policies:
 
             def report(share: float, policy: str = policy, load: float = load) -> None:
@@ -138,7 +141,7 @@ def compare_one(
 ) -> Comparison:
     network = experiment.network
     ours = EngineSide(experiment, policy)
-    simulated: list[list[Recorder]] = []
+    simulated: list[list[DeliveryRecorder]] = []
     report(0.0)
     before = measure(experiment, policy, parts[0])
     for number, trains in enumerate(parts, 1):
@@ -160,8 +163,8 @@ def compare_one(
     return Comparison(policy, load, tuple(pairs), ours.utility, utility, ours.fed_ratio, ours.others_cores, overheads)
 
 
-def cut(trains: Mapping[int, Trains], parts: int) -> list[dict[int, Trains]]:
-    """Arrivals in so many slices of the same time, each of which begins at 0."""
+def split_by_time(trains: Mapping[int, Trains], parts: int) -> list[dict[int, Trains]]:
+    """Split arrivals into slices of equal time, each of which begins at 0."""
     end_ns = max((int(times[-1]) for times, _ in trains.values() if len(times)), default=0)
     bounds = [end_ns * i // parts for i in range(parts)] + [end_ns + 1]
     found: list[dict[int, Trains]] = []
@@ -172,7 +175,7 @@ def cut(trains: Mapping[int, Trains], parts: int) -> list[dict[int, Trains]]:
 
 
 class EngineSide:
-    """What the engine did, in all slices of a load."""
+    """The engine's part of a comparison, over all slices of a load."""
 
     def __init__(self, experiment: Experiment, policy: str) -> None:
         self._experiment = experiment
@@ -180,7 +183,7 @@ class EngineSide:
         self.recorders = [LatencyRecorder(o.qos) for o in experiment.network.outputs]
         self._trains = self._on_time = 0
         self._took_s = self._others_s = 0.0
-        self._is_seen = True  # what else ran
+        self._is_seen = True  # the machine's processor time can be read
 
     @property
     def utility(self) -> float:
@@ -196,7 +199,7 @@ class EngineSide:
         return max(0.0, self._others_s / self._took_s) if self._is_seen and self._took_s else None
 
     def run(self, statistics: Statistics, trains: Mapping[int, Trains]) -> None:
-        """The engine on these arrivals, from empty queues until they are empty again."""
+        """Run the engine on these arrivals, from empty queues until they are empty again."""
         experiment = self._experiment
         network = experiment.network
         recorders = [LatencyRecorder(o.qos) for o in network.outputs]
@@ -212,7 +215,7 @@ class EngineSide:
             policy=self._policy,
             settings=experiment.settings,
             statistics=statistics,
-            stamps=samples.stamps(),
+            event_time=samples.event_time(),
         )
         engine.start()
         warm_up(engine, samples)
@@ -233,15 +236,15 @@ class EngineSide:
 
 
 def warm_up(engine: Engine, samples: Samples) -> None:
-    """The first train of a stream reads its sample, and has the boxes compiled."""
+    """Feed some trains that do not count: the first one of a stream makes its sample and compiles the boxes."""
     for _ in range(WARM_UP_READS):
         for stream in engine.network.streams:
-            engine.admit_here(stream.number, samples.train(stream.number, 1))
+            engine.ingress.admit(stream.number, samples.train(stream.number, 1), SOCKET)
     engine.drain(DRAIN_S)
 
 
 def feed_in_time(engine: Engine, trains: Mapping[int, Trains], samples: Samples) -> int:
-    """Feed each train when it is due; how many were on time."""
+    """Feed each train when it is due. Return how many were on time."""
     times, streams, tuples = merge(trains)
     wake_in_time()
     begun_ns = perf_counter_ns()
@@ -251,20 +254,23 @@ def feed_in_time(engine: Engine, trains: Mapping[int, Trains], samples: Samples)
         if ahead_ns > 0:
             sleep(ahead_ns / 1e9)
         on_time += ahead_ns > -LATE_NS
-        engine.admit_here(stream, samples.train(stream, count))
+        engine.ingress.admit(stream, samples.train(stream, count), SOCKET)
     return on_time
 
 
 def wake_in_time() -> None:
-    """Linux wakes a sleeper up to 50 us late, so that it can wake several at once. Whoever waits for a socket is woken
-    when something comes, and so is this thread from now on."""
+    """Have this thread woken from sleep without delay.
+
+    Linux wakes a sleeping thread up to 50 us late, so that it can wake several at once. A thread that waits for a
+    socket is woken at once, and this thread stands for one.
+    """
     library = ctypes.CDLL(None)
     if hasattr(library, "prctl"):
         library.prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(1))
 
 
 def machine_s() -> float | None:
-    """Processor time that this machine has spent on anything, stolen time included; None where it does not say."""
+    """Return the processor time that this machine has spent, stolen time included; None where it cannot be read."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
     except OSError:

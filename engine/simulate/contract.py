@@ -1,13 +1,13 @@
-"""The overload contract: what each output will deliver at a load that the machine cannot take.
+"""The overload contract: what each output will deliver at a load that the machine cannot carry.
 
-The network runs under the virtual clock with the daemon's own scheduler, monitor and load shedder (``watch``), and
-after a while for it to settle each output is measured: the share of its tuples that comes out, how late, and what that
-is worth by its graphs. The same seed gives the same contract.
+The network runs under the virtual clock with the daemon's own scheduler, monitor and load shedder (``monitor``). After
+``SETTLE_NS`` each output is measured: the share of its tuples that comes out, their latency, and their utility by its
+graphs. The same seed gives the same contract.
 
 A load is a multiple of the knee, as everywhere (``experiment.knee_rates``). The utility of an output is the mean of its
-latency graph over what was delivered, times what its loss graph gives for the share of its value that was delivered
-(that share itself where it has none): what ``bench overload`` measures of the daemon. Values are those of a sample
-(``worth``). A window that is dropped whole counts as its share.
+latency graph over the delivered tuples, times its loss graph at the share of its value that was delivered (without a
+loss graph, that share itself). ``bench overload`` measures the same of the daemon. Values are those of a sample
+(``sampled_values``). A window that is dropped whole counts as its share.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ import numpy as np
 
 from catalog.config.units import format_duration
 from catalog.load import LoadModel
+from catalog.loss import ValueCells
 from catalog.qos import IN_PROPORTION
 from catalog.readings import plain
-from catalog.shed import Values
 from engine.simulate.arrivals import Trains
 from engine.simulate.core import Simulation
 from engine.simulate.experiment import Experiment, Progress, build, over_loads
-from engine.simulate.watch import Watch
-from engine.simulate.worth import sampled_values
+from engine.simulate.monitor import SimulatedMonitor
+from engine.simulate.sampled_values import sampled_values
 
 SETTLE_NS = 2_000_000_000
-"""Not counted: until then the shedder may take to find its plan."""
+"""Not counted: the shedder may need this long to find its plan."""
 
 
 class Promise(NamedTuple):
-    """One output."""
+    """What one output delivers."""
 
     name: str
     share: float  # of its tuples that are delivered
-    value: float  # of what they are worth
+    value: float  # share of their value that is delivered
     p50_ns: float
     p99_ns: float
     deadline_ns: int | None
@@ -48,12 +48,16 @@ class Promise(NamedTuple):
 
 
 class Dropped(NamedTuple):
+    """The share of an arc's tuples that was dropped."""
+
     arc: str
     share: float
     reason: str  # shed: by a plan; expired: too late for every output behind it
 
 
 class Contract(NamedTuple):
+    """What the outputs deliver at one load under one policy."""
+
     policy: str
     load: float
     rate_per_s: float  # of all streams
@@ -64,12 +68,12 @@ class Contract(NamedTuple):
 
     @property
     def utility(self) -> float:
-        """Of all outputs together."""
+        """The sum over all outputs."""
         return sum(o.utility for o in self.outputs)
 
 
 def run_contracts(experiment: Experiment, progress: Progress | None = None) -> list[Contract]:
-    """Every load under every policy."""
+    """Make the contract of every load under every policy."""
     values = sampled_values(experiment.network)
     return over_loads(
         experiment, lambda policy, load, trains: contract(experiment, policy, load, trains, values, progress)
@@ -81,14 +85,14 @@ def contract(
     policy: str,
     load: float,
     trains: Mapping[int, Trains],
-    values: Mapping[int, Values],
+    values: Mapping[int, ValueCells],
     progress: Progress | None = None,
 ) -> Contract:
     network, end_ns = experiment.network, experiment.duration_ns
     settle_ns = min(SETTLE_NS, end_ns // 2)
-    experiment = replace(experiment, statistics=deepcopy(experiment.statistics))  # they move
+    experiment = replace(experiment, statistics=deepcopy(experiment.statistics))  # the run changes them
     simulation, _ = build(experiment, policy, trains, settle_ns)
-    watch = Watch(simulation, experiment.workers, values)
+    watch = SimulatedMonitor(simulation, experiment.workers, values)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
     simulation.run(settle_ns, report)
     drops = simulation.execution.drops
@@ -104,7 +108,8 @@ def contract(
         "expired": np.subtract(simulation.storage.expired, expired_before),
     }
     taken = np.subtract(simulation.storage.taken, taken_before)
-    reached = np.maximum(np.maximum(flow.arcs, taken), 1.0)  # what waited when it had settled may expire as well
+    # Tuples that waited when the measurement began may expire too, so more may be taken than has flowed.
+    reached = np.maximum(np.maximum(flow.arcs, taken), 1.0)
     return Contract(
         policy=policy,
         load=load,
@@ -132,7 +137,7 @@ def _promise(simulation: Simulation, number: int, due: float) -> Promise:
 
 
 def contract_json(experiment: Experiment, contracts: Sequence[Contract]) -> dict[str, Any]:
-    """Plain data; the same experiment gives the same bytes."""
+    """Return plain data; the same experiment gives the same bytes."""
     return {
         "seed": experiment.seed,
         "arrivals": "trace" if experiment.trace else experiment.process,
@@ -171,8 +176,8 @@ def contract_text(contracts: Sequence[Contract]) -> str:
 
 
 def _dropped_text(c: Contract) -> str:
-    if told := [d for d in c.drops if d.share >= 0.005]:
-        return ", ".join(f"{d.share:.0%} of {d.arc}{' (expired)' * (d.reason == 'expired')}" for d in told)
+    if shown := [d for d in c.drops if d.share >= 0.005]:
+        return ", ".join(f"{d.share:.0%} of {d.arc}{' (expired)' * (d.reason == 'expired')}" for d in shown)
     if c.load_ratio <= 1:
         return "nothing"
-    return f"nothing, at {c.load_ratio:.0%} of capacity: what waits grows for as long as this lasts, or senders wait"
+    return f"nothing, at {c.load_ratio:.0%} of capacity: the backlog grows for as long as this lasts, or senders wait"

@@ -1,27 +1,30 @@
-"""Tuples that arcs lose in a simulation, by a shed plan: exact and without chance, as selectivities are.
+"""Drops on arcs in a simulation, by a shed plan: exact and deterministic, as selectivities are.
 
-A simulated tuple has no values, but a train knows what its tuples are worth, in the mean and against those that nobody
-has chosen from (``SimulatedTrain.worth``). A drop by value leaves fewer tuples that are worth more: as much more as the
-distribution of values on that arc says (``catalog/shed.Values``).
+A simulated tuple has no fields, but a train knows the mean worth of its tuples, relative to a stream of which nothing
+was dropped by value (``SimulatedTrain.worth``). A drop by value leaves fewer tuples that are worth more, by the
+distribution of values on that arc (``catalog/loss.ValueCells``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from catalog.shed import ShedPlan, Values
+from catalog.loss import ValueCells
 from engine.simulate.storage import SimulatedTrain
+from load_shedder.shed_plan import ShedPlan
 
 
 class Drops:
-    def __init__(self, arcs: int) -> None:
-        self.kept: Mapping[int, float] = {}  # by arc on which something is dropped: the share that stays
-        self.shed = [0] * arcs  # tuples dropped so
-        self._worth: dict[int, float] = {}  # by arc: what a tuple that stays is worth, against one before
-        self._owed = [0.0] * arcs  # what dropping has rounded off so far
+    """The shed plan in force, and what it has dropped so far."""
 
-    def put(self, plan: ShedPlan, values: Mapping[int, Values]) -> None:
-        """This plan is in force from now on."""
+    def __init__(self, arcs: int) -> None:
+        self.kept: Mapping[int, float] = {}  # by arc with a drop: the share that stays
+        self.shed = [0] * arcs  # tuples dropped so far, by arc
+        self._worth: dict[int, float] = {}  # by arc: the worth of a tuple that stays, relative to one before the drop
+        self._owed = [0.0] * arcs  # the part of a tuple that rounding has held back so far
+
+    def put(self, plan: ShedPlan, values: Mapping[int, ValueCells]) -> None:
+        """Put a plan in force from now on."""
         self.kept = plan.kept_on_arc
         self._worth = {}
         for drop in plan.drops:
@@ -30,7 +33,7 @@ class Drops:
                 self._worth[arc] = values[arc].carried(kept) / kept
 
     def thin(self, arc: int, train: SimulatedTrain) -> SimulatedTrain | None:
-        """What is left of a train on this arc."""
+        """Return what is left of a train on this arc; None if nothing is."""
         kept = self.kept.get(arc)
         if kept is None:
             return train

@@ -1,34 +1,37 @@
-"""What a worker does with a plan (``engine/executable.py``: box after box, trains handed on without a queue where the
-next box is in the plan), done on counts: a box call costs a + b*n, and its results leave when it is over.
+"""What a worker does with a plan, done on counts instead of tuples.
 
-Selectivities are exact and without chance, as the universal box has them: of the first k tuples floor(k * selectivity)
-pass. So is what a drop on an arc keeps (``drops``).
+A worker runs box after box and hands trains on without a queue where the next box is in the plan
+(``engine/run/executable``). The simulator reads the same table of the plan (``sequences``). A box call costs a + b*n,
+and its results leave the box when the call is over.
 
-The usual plan is a line of boxes that hand everything on to the next one. It is run at a stroke, unless somebody wants
-to know what each box did (``is_counted``: the monitor of a simulation that sheds) or something is dropped.
+Selectivities are exact and deterministic, as in the universal box: of the first k tuples floor(k * selectivity) pass.
+The share that a drop on an arc keeps is exact in the same way (``drops``).
+
+The usual plan is a line of boxes that hand everything on to the next one. A line is run in one pass, unless something
+is dropped or the boxes are counted one by one (``is_counted``: for the monitor of a simulation that sheds).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from math import floor
 from typing import NamedTuple
 
 from catalog.network import Network
 from catalog.stats import Statistics
 from engine.simulate.drops import Drops
-from engine.simulate.measure import Recorder
 from engine.simulate.overheads import Overheads, Totals
+from engine.simulate.quality import DeliveryRecorder
+from engine.simulate.sequences import Line, Sequences, SimulatedPort
 from engine.simulate.storage import SimulatedTrain, join
-from scheduler.loop import Claim
+from scheduler.claims import Claim
 from storage.queue import COALESCE_BELOW
 
 JOINED_TUPLES = 4 * COALESCE_BELOW  # storage joins short trains up to about this many tuples: one box call each
 
 
 class BoxCounts:
-    """What each box did so far, where it is counted."""
+    """What each box has done so far, where it is counted."""
 
     def __init__(self, boxes: int, ports: int, outputs: int) -> None:
         self.calls = [0] * boxes
@@ -38,35 +41,20 @@ class BoxCounts:
         self.emitted = [0] * outputs
 
 
-class Ran(NamedTuple):
-    """A plan, once it is reckoned: when it is over, and until when it holds Python's lock: the work on its tuples, for
-    which it needs none, is taken as done at the end."""
+class PlanTimes(NamedTuple):
+    """When a plan is over, and until when it holds the GIL. The work on its tuples, which needs no GIL, counts as done
+    at the end of the plan."""
 
     end_ns: int
     lock_ns: int
 
 
-Port = tuple[float, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Selectivity, and the arcs: handed on within the plan, put on a queue, delivered."""
-
-CompiledStep = tuple[int, tuple[int, ...], tuple[Port, ...]]
-"""Box, the arcs it takes from, its ports."""
-
-
-class Line(NamedTuple):
-    """A plan whose boxes hand everything on to the next one: the usual plan, and it needs no inbox."""
-
-    arc: int  # that the first box takes from
-    boxes: tuple[tuple[int, float, float, float], ...]  # box, ns a call with its overhead, ns a tuple, selectivity
-    queued: tuple[int, ...]  # where the last box puts tuples
-    outputs: tuple[int, ...]
-
-
 Effect = tuple[int, tuple[int, ...], int, SimulatedTrain]
-"""When, the arcs that a train is put on or (where there are none) the output that it is delivered to, and the train."""
+"""A result of a plan: when, the arcs on which a train is put, the output to which it is delivered (where there are no
+arcs), and the train."""
 
 Put = Callable[[int, tuple[int, ...], SimulatedTrain], None]
-"""At this time a train is put on these arcs."""
+"""Put a train on these arcs at this time."""
 
 
 class Execution:
@@ -77,32 +65,33 @@ class Execution:
         network: Network,
         statistics: Statistics,
         overheads: Overheads,
-        recorders: Sequence[Recorder],
+        recorders: Sequence[DeliveryRecorder],
         put: Put,
     ) -> None:
-        self.network = network
         self.overheads = overheads
         self.totals = Totals()
         self.drops = Drops(len(network.arcs))
         self.counts = BoxCounts(len(network.boxes), len(statistics.port_box), len(network.outputs))
         self.is_counted = False
-        self.effects: list[Effect] | None = None  # what comes of a plan, where its end is not known yet
+        self.effects: list[Effect] | None = None  # results of a plan whose end is not known yet
+        self.tuple_ns: Sequence[float] = statistics.cost_per_tuple_ns.tolist()
+        self._call_ns: list[float] = statistics.cost_per_call_ns.tolist()
+        self._port_start: list[int] = statistics.port_start.tolist()
+        self._sequences = Sequences(network, statistics, overheads.call_ns)
         self._recorders = recorders
         self._put = put
         self._puts = 0  # trains that the running plan has put on queues
         self._stretch = 1.0
-        self._call_ns: list[float] = statistics.cost_per_call_ns.tolist()
-        self.tuple_ns: Sequence[float] = statistics.cost_per_tuple_ns.tolist()
-        self._selectivity: list[float] = statistics.port_selectivity.tolist()
-        self._port_start: list[int] = statistics.port_start.tolist()
         self._output_of = [-1 if a.output is None else a.output for a in network.arcs]
         self._seen = [0] * len(network.boxes)  # tuples that each box has taken
-        self._compiled: dict[tuple[int, ...], tuple[CompiledStep, ...]] = {}
-        self._lines: dict[tuple[int, ...], Line | None] = {}
 
-    def run(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float, stretch: float = 1.0) -> Ran:
-        """A plan that a worker or the I/O thread begins now; what it cost to decide on it comes first. Work on tuples
-        takes ``stretch`` times as long where there are fewer cores than threads."""
+    def run(
+        self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float, stretch: float = 1.0
+    ) -> PlanTimes:
+        """Run a plan that a worker or the I/O thread begins now. The cost of deciding on it comes first.
+
+        Work on tuples takes ``stretch`` times as long where there are more threads than cores.
+        """
         costs, totals = self.overheads, self.totals
         self._stretch = stretch
         claim_ns = costs.claim_ns * len(claims)
@@ -112,23 +101,23 @@ class Execution:
         totals.worker_ns += costs.plan_ns
         begun_ns += costs.step_ns + costs.plan_ns + claim_ns
         if not self.is_counted:
-            try:
-                line = self._lines[boxes]
-            except KeyError:
-                line = self._lines[boxes] = self._as_line(boxes)
+            line = self._sequences.line(boxes)
             if line is not None and len(claims) == 1 and line.arc in claims:
                 return self._run_line(line, claims[line.arc].trains, begun_ns)  # type: ignore[arg-type]
         inbox: dict[int, list[SimulatedTrain]] = {a: c.trains for a, c in claims.items()}  # type: ignore[misc]
         return self._run_steps(boxes, inbox, {a for a, c in claims.items() if not c.emptied}, begun_ns)
 
-    def run_short(self, boxes: tuple[int, ...], arcs: tuple[int, ...], train: SimulatedTrain, begun_ns: float) -> Ran:
-        """The short way: no queue and no decision."""
+    def run_idle(
+        self, boxes: tuple[int, ...], arcs: tuple[int, ...], train: SimulatedTrain, begun_ns: float
+    ) -> PlanTimes:
+        """Run a train on the idle fast path: no queue and no decision."""
         self._stretch = 1.0
         self.totals.plans += 1
-        self.totals.worker_ns += self.overheads.short_ns
-        return self._run_steps(boxes, {a: [train] for a in arcs}, set(), begun_ns + self.overheads.short_ns)
+        self.totals.worker_ns += self.overheads.idle_path_ns
+        return self._run_steps(boxes, {a: [train] for a in arcs}, set(), begun_ns + self.overheads.idle_path_ns)
 
-    def _run_line(self, line: Line, taken: list[SimulatedTrain], now_ns: float) -> Ran:
+    def _run_line(self, line: Line, taken: list[SimulatedTrain], now_ns: float) -> PlanTimes:
+        """Run a line of boxes in one pass: add up the costs, deliver once at the end."""
         totals, seen = self.totals, self._seen
         if not taken:
             train, calls = SimulatedTrain(0, 0, 0, 0), 0
@@ -164,31 +153,17 @@ class Execution:
         totals.calls += all_calls
         totals.worker_ns += calls_ns
         totals.box_ns += own_ns - calls_ns + tuples_ns / self._stretch
-        return Ran(int(now_ns), int(now_ns - tuples_ns))
-
-    def _as_line(self, boxes: tuple[int, ...]) -> Line | None:
-        steps = self._compile(boxes)
-        if any(len(in_arcs) != 1 or len(ports) != 1 for _, in_arcs, ports in steps):
-            return None
-        for (_, _, ((_, bypass, queued, ends),)), (_, in_arcs, _) in pairwise(steps):
-            if bypass != in_arcs or queued or ends:
-                return None
-        call_ns = self.overheads.call_ns
-        _, _, ((_, bypass, queued, ends),) = steps[-1]
-        assert not bypass
-        each = tuple((b, self._call_ns[b] + call_ns, self.tuple_ns[b], ports[0][0]) for b, _, ports in steps)
-        return Line(steps[0][1][0], each, queued, tuple(self._output_of[a] for a in ends))
+        return PlanTimes(int(now_ns), int(now_ns - tuples_ns))
 
     def _run_steps(
-        self, boxes: tuple[int, ...], inbox: dict[int, list[SimulatedTrain]], cut: set[int], now_ns: float
-    ) -> Ran:
-        steps = self._compiled.get(boxes)
-        if steps is None:
-            steps = self._compiled[boxes] = self._compile(boxes)
+        self, boxes: tuple[int, ...], inbox: dict[int, list[SimulatedTrain]], nonempty: set[int], now_ns: float
+    ) -> PlanTimes:
+        """Run any plan, step by step. ``nonempty``: arcs whose queue was not emptied by the claims; a train that
+        bypassed such a queue would overtake the tuples on it, so it is put on the queue."""
         call_ns = self.overheads.call_ns
         box_ns = free_ns = 0.0
         all_calls = self._puts = 0
-        for box, in_arcs, ports in steps:
+        for box, in_arcs, ports in self._sequences.steps(boxes):
             if len(in_arcs) == 1:
                 taken = inbox.pop(in_arcs[0], None)
             else:
@@ -206,8 +181,8 @@ class Execution:
                 counts.calls[box] += calls
                 counts.tuples_in[box] += train.count
                 counts.cost_ns[box] += own_ns + tuples_ns
-            now_ns = self._emit(box, ports, train, now_ns, inbox, cut)
-        for arc, left in inbox.items():  # reached a box after its last turn in this plan
+            now_ns = self._emit(box, ports, train, now_ns, inbox, nonempty)
+        for arc, left in inbox.items():  # reached a box after its last step in this plan
             for train in left:
                 self._put_on((arc,), train, now_ns)
         totals = self.totals
@@ -215,23 +190,24 @@ class Execution:
         totals.storage_ns += self.overheads.claim_ns * self._puts
         totals.worker_ns += call_ns * all_calls
         totals.box_ns += box_ns
-        return Ran(int(now_ns), int(now_ns - free_ns))
+        return PlanTimes(int(now_ns), int(now_ns - free_ns))
 
     def _emit(
         self,
         box: int,
-        ports: tuple[Port, ...],
+        ports: tuple[SimulatedPort, ...],
         train: SimulatedTrain,
         now_ns: float,
         inbox: dict[int, list[SimulatedTrain]],
-        cut: set[int],
+        nonempty: set[int],
     ) -> float:
-        """Send on what the box lets through; the time after that."""
+        """Send on the tuples that the box lets through. Return the time after that."""
         count = train.count
         seen = self._seen[box]
         self._seen[box] = seen + count
         kept = self.drops.kept
-        for number, (selectivity, bypass, queued, ends) in enumerate(ports, self._port_start[box]):
+        for number, port in enumerate(ports, self._port_start[box]):
+            selectivity, handed_on, queued, delivered = port
             out = train
             if selectivity != 1.0:
                 passed = floor((seen + count) * selectivity) - floor(seen * selectivity)
@@ -239,11 +215,11 @@ class Execution:
                     continue
                 out = train.with_count(passed)
             self.counts.out[number] += out.count
-            if kept and not kept.keys().isdisjoint((*bypass, *queued, *ends)):
-                now_ns = self._send_thinned(bypass, queued, ends, out, now_ns, inbox, cut)
+            if kept and not kept.keys().isdisjoint((*handed_on, *queued, *delivered)):
+                now_ns = self._send_thinned(port, out, now_ns, inbox, nonempty)
                 continue
-            for arc in bypass:
-                if arc in cut:
+            for arc in handed_on:
+                if arc in nonempty:
                     queued = (*queued, arc)
                 elif arc in inbox:
                     inbox[arc] = [*inbox[arc], out]
@@ -253,28 +229,26 @@ class Execution:
                 self._puts += 1
                 now_ns += self.overheads.claim_ns
                 self._put_on(queued, out, now_ns)
-            for arc in ends:
+            for arc in delivered:
                 self._deliver(self._output_of[arc], out, now_ns)
         return now_ns
 
     def _send_thinned(
         self,
-        bypass: tuple[int, ...],
-        queued: tuple[int, ...],
-        ends: tuple[int, ...],
+        port: SimulatedPort,
         train: SimulatedTrain,
         now_ns: float,
         inbox: dict[int, list[SimulatedTrain]],
-        cut: set[int],
+        nonempty: set[int],
     ) -> float:
-        """What one arc drops its sibling keeps, so each gets a train of its own."""
-        for arc in (*bypass, *queued, *ends):
+        """Send on a train of which arcs drop a part. What one arc drops its sibling keeps: each gets its own train."""
+        for arc in (*port.handed_on, *port.queued, *port.delivered):
             left = self.drops.thin(arc, train)
             if left is None:
                 continue
-            if arc in ends:
+            if arc in port.delivered:
                 self._deliver(self._output_of[arc], left, now_ns)
-            elif arc in queued or arc in cut:
+            elif arc in port.queued or arc in nonempty:
                 self._puts += 1
                 now_ns += self.overheads.claim_ns
                 self._put_on((arc,), left, now_ns)
@@ -296,7 +270,7 @@ class Execution:
             self.effects.append((int(now_ns), (), output, train))
 
     def apply(self, effects: Sequence[Effect], now_ns: int, late_ns: int) -> None:
-        """What has come of a plan, later by so much than was reckoned."""
+        """Apply the results of a plan that ended ``late_ns`` later than was computed."""
         for when_ns, arcs, output, train in effects:
             if arcs:
                 self._put(max(now_ns, when_ns + late_ns), arcs, train)
@@ -304,31 +278,14 @@ class Execution:
                 self._recorders[output].deliver(train, when_ns + late_ns)
 
     def deliver_stream(self, arc: int, train: SimulatedTrain, now_ns: int) -> None:
-        """A stream's train straight to an output."""
+        """Deliver a stream's train straight to an output."""
         left = self.drops.thin(arc, train)
         if left is not None:
             self._deliver(self._output_of[arc], left, now_ns)
 
-    def _compile(self, boxes: tuple[int, ...]) -> tuple[CompiledStep, ...]:
-        network = self.network
-        later: set[int] = set()
-        steps: list[CompiledStep] = []
-        for box in reversed(boxes):
-            node = network.boxes[box]
-            ports: list[Port] = []
-            for number, arcs in enumerate(node.out_arcs):
-                known = [network.arcs[a] for a in arcs]
-                selectivity = self._selectivity[self._port_start[box] + number]
-                bypass = tuple(a.number for a in known if a.box in later)
-                queued = tuple(a.number for a in known if a.box is not None and a.box not in later)
-                ports.append((selectivity, bypass, queued, tuple(a.number for a in known if a.output is not None)))
-            steps.append((box, node.in_arcs, tuple(ports)))
-            later.add(box)
-        return tuple(reversed(steps))
-
 
 def join_for_call(trains: Sequence[SimulatedTrain]) -> tuple[SimulatedTrain, int]:
-    """Trains taken together as one, and how many box calls they are: short ones are joined, long ones stay."""
+    """Join trains that a box takes together into one. Return it and the number of box calls: short trains share one."""
     train = join(trains)
     if train.count <= JOINED_TUPLES:
         return train, 1

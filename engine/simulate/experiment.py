@@ -1,9 +1,9 @@
-"""A network at several loads under several policies: what `aurorad simulate` runs.
+"""An experiment: a network at several loads under several policies. `aurorad simulate` runs one.
 
-A load is a multiple of the knee (``knee_rates``): at 1 all workers, or one unit, are busy all the time, with the boxes
-and with what the engine needs for itself. ``bench overload`` counts its loads in the same way on the daemon. Streams
-share the load as their measured rates say, or evenly where none is known. Arrivals are drawn once for each load, and
-every policy gets the same.
+A load is a multiple of the knee (``knee_rates``): at load 1 all workers, or one unit, are busy all the time, with the
+boxes and with the engine's own overhead. ``bench overload`` counts the daemon's load in the same way. Streams share the
+load by their measured rates, or evenly where no rate is known. Arrivals are drawn once for each load, and every policy
+gets the same arrivals.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ import numpy.typing as npt
 from catalog.load import LoadModel
 from catalog.network import Network
 from catalog.stats import Statistics
-from engine.chooser import Chooser, Chosen
 from engine.simulate.arrivals import Trains, arrivals
+from engine.simulate.autopilot import SimulatedAutopilot
+from engine.simulate.chooser import Chooser, Chosen
 from engine.simulate.core import Simulation
-from engine.simulate.measure import Quality, summary
 from engine.simulate.overheads import Overheads
-from engine.simulate.pilot import Pilot
+from engine.simulate.quality import Quality, summary
 from engine.simulate.what_if import WhatIf
 from scheduler.choice import AUTO
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings
 from scheduler.trains import AUTO_TUPLES
 
-LONG_TRAIN = AUTO_TUPLES  # tuples: what "in long trains" means
+LONG_TRAIN = AUTO_TUPLES  # tuples of a train in ``capacity_rates``
 SUSTAINED = 0.95  # of the utility at the lowest load
-ROUGHLY = 0.7  # of the rough knee: where the workers are looked at
+ROUGHLY = 0.7  # of the estimated knee: the load at which the workers' busy time is measured
 KNEE_NS = 2_000_000_000
 KNEE_LOOKS = 8  # at most
-BELOW = 0.8  # busy for no more than that, they can be looked at: above it a queue may be growing
+BELOW = 0.8  # the largest share of busy time that is trusted: above it a queue may be growing
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[str, float, float], None]
-"""Hears of policy, load and the share of that run that is done."""
+"""Takes the policy, the load, and the share of that run that is done."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Experiment:
+    """What to run: everything that the results depend on."""
+
     network: Network
     statistics: Statistics
     policies: tuple[str, ...]
@@ -52,20 +54,22 @@ class Experiment:
     seed: int = 0
     duration_ns: int = 10_000_000_000
     process: str = "poisson"
-    trace: Mapping[int, Trains] = field(default_factory=dict)  # a recorded one, at load 1; scaled in time
+    trace: Mapping[int, Trains] = field(default_factory=dict)  # recorded arrivals, at load 1; their times are scaled
     workers: int = 1
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     overheads: Overheads = field(default_factory=Overheads)
 
 
 class Memory(NamedTuple):
+    """Bytes on queues over a run."""
+
     mean_bytes: float
     peak_bytes: float
     samples: tuple[tuple[float, float], ...]  # seconds, bytes
 
 
 class Overhead(NamedTuple):
-    """Shares of the time that workers were busy, as in figure 9 of P0."""
+    """Shares of the busy time, as in figure 9 of P0."""
 
     boxes: float
     scheduler: float
@@ -75,32 +79,37 @@ class Overhead(NamedTuple):
     calls: int
 
 
-class Run(NamedTuple):
+class ExperimentRun(NamedTuple):
+    """The results of one load under one policy."""
+
     policy: str
     load: float
     rate_per_s: float  # of all streams
     arrived: int
     expired: int
-    backlog_ratio: float  # of what had arrived, still inside when arrivals ended
+    backlog_ratio: float  # share of the arrived tuples that still waited when arrivals ended
     overall: Quality
     outputs: tuple[tuple[str, Quality], ...]
     memory: Memory
     overhead: Overhead
-    choices: tuple[Chosen, ...] = ()  # of the policy auto: when, which and why
+    choices: tuple[Chosen, ...] = ()  # of the policy auto: when, which policy and why
 
 
 def knee_per_s(rate_per_s: float, workers_share: float, busiest_share: float) -> float:
-    """Tuples a second that would keep all workers busy all the time, or the one unit that is busiest: it cannot run
-    twice at once. From the shares of time that they were at a rate below that."""
+    """Return the rate that would keep all workers busy all the time, or the busiest unit, which cannot run twice at
+    once.
+
+    It follows from their shares of busy time at a lower rate.
+    """
     return rate_per_s / max(workers_share, busiest_share, 1e-9)
 
 
 def knee_rates(experiment: Experiment) -> Floats:
-    """By stream: tuples a second at load 1.
+    """Return the tuples a second at load 1, by stream.
 
-    As ``bench overload`` finds it on the daemon: first roughly, from the boxes alone, and then from how busy the
-    workers are at seven tenths of that. Again from there, until it is a look from below: overheads may be most of the
-    work, and one unit may be all of it.
+    ``bench overload`` finds the daemon's knee in the same way: first an estimate from the boxes alone, then from the
+    busy time of the workers at seven tenths of it. This is repeated from the new value until the workers are clearly
+    below full: overheads may be most of the work, and one unit may be all of it.
     """
     rough = capacity_rates(experiment.network, experiment.statistics, experiment.workers, experiment.overheads)
     total = float(rough.sum())
@@ -113,8 +122,8 @@ def knee_rates(experiment: Experiment) -> Floats:
         simulation, _ = build(experiment, experiment.policies[0], trains)
         simulation.run(KNEE_NS)
         workers_share = simulation.busy_ns / (KNEE_NS * experiment.workers)
-        # Where the I/O thread runs most plans, it is busy all the time before the workers are.
-        busiest_share = max(simulation.io_busy_ns, *simulation.unit_busy_ns) / KNEE_NS
+        # Where the I/O thread runs most plans, it is full before the workers are.
+        busiest_share = max(simulation.threads.io_busy_ns, *simulation.unit_busy_ns) / KNEE_NS
         found = knee_per_s(float(rates.sum()), workers_share, busiest_share)
         if look and max(workers_share, busiest_share) < BELOW:
             break
@@ -122,7 +131,7 @@ def knee_rates(experiment: Experiment) -> Floats:
 
 
 def capacity_rates(network: Network, statistics: Statistics, workers: int, overheads: Overheads) -> Floats:
-    """By stream: tuples a second at which the boxes alone, in long trains, keep all workers busy."""
+    """Return the tuples a second at which the boxes alone, in long trains, keep all workers busy, by stream."""
     per_tuple = statistics.cost_per_tuple_ns + (statistics.cost_per_call_ns + overheads.call_ns) / LONG_TRAIN
     work_ns = LoadModel(network).coefficients(per_tuple, statistics.port_selectivity).streams
     shares = statistics.rate_per_s.copy()
@@ -132,14 +141,14 @@ def capacity_rates(network: Network, statistics: Statistics, workers: int, overh
     return shares * (workers * 1e9 / total_ns) if total_ns > 0 else np.zeros(len(shares))
 
 
-def run_experiment(experiment: Experiment, progress: Progress | None = None) -> list[Run]:
-    """Every load under every policy."""
+def run_experiment(experiment: Experiment, progress: Progress | None = None) -> list[ExperimentRun]:
+    """Run every load under every policy."""
     runs = over_loads(experiment, lambda policy, load, trains: run_one(experiment, policy, load, trains, progress))
     return sorted(runs, key=lambda r: (experiment.policies.index(r.policy), r.load))
 
 
 def over_loads(experiment: Experiment, one: Callable[[str, float, Mapping[int, Trains]], T]) -> list[T]:
-    """``one`` of every load and policy, with arrivals that are the same for all policies."""
+    """Call ``one`` for every load and policy, with the same arrivals for all policies."""
     base = np.zeros(0) if experiment.trace else knee_rates(experiment)
     found: list[T] = []
     for load in experiment.loads:
@@ -149,6 +158,7 @@ def over_loads(experiment: Experiment, one: Callable[[str, float, Mapping[int, T
 
 
 def draw(experiment: Experiment, rates: Floats, load: float) -> dict[int, Trains]:
+    """Draw the arrivals of one load, by stream."""
     if experiment.trace:
         return {s: ((times / load).astype(np.int64), counts) for s, (times, counts) in experiment.trace.items()}
     return {
@@ -160,7 +170,7 @@ def draw(experiment: Experiment, rates: Floats, load: float) -> dict[int, Trains
 def build(
     experiment: Experiment, policy: str, trains: Mapping[int, Trains], warm_up_ns: int = 0
 ) -> tuple[Simulation, Chooser | None]:
-    """A simulation of these arrivals that has not begun; with `auto`, and who chooses for it."""
+    """Build a simulation of these arrivals, not begun yet, and its chooser if the policy is `auto`."""
     chooser = make_chooser(experiment) if policy == AUTO else None
     simulation = Simulation(
         experiment.network,
@@ -173,7 +183,7 @@ def build(
         warm_up_ns=warm_up_ns,
     )
     if chooser is not None:
-        Pilot(simulation, chooser)
+        SimulatedAutopilot(simulation, chooser)
     return simulation, chooser
 
 
@@ -183,7 +193,8 @@ def run_one(
     load: float,
     trains: Mapping[int, Trains],
     progress: Progress | None = None,
-) -> Run:
+) -> ExperimentRun:
+    """Run one load under one policy."""
     simulation, chooser = build(experiment, policy, trains)
     end_ns = max((int(times[-1]) for times, _ in trains.values() if len(times)), default=0)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
@@ -195,7 +206,7 @@ def run_one(
     simulation.count_expired()
     totals = simulation.totals
     busy_ns = max(totals.box_ns + totals.scheduler_ns + totals.storage_ns + totals.worker_ns, 1.0)
-    return Run(
+    return ExperimentRun(
         policy=policy,
         load=load,
         rate_per_s=arrived / max(end_ns / 1e9, 1e-9),
@@ -230,11 +241,11 @@ def make_chooser(experiment: Experiment) -> Chooser:
     return Chooser(experiment.network, what_if)
 
 
-def knee(runs: Sequence[Run]) -> tuple[float | None, float | None]:
-    """Of one policy's runs by rising load: the last load that is held, and the first that is not.
+def knee(runs: Sequence[ExperimentRun]) -> tuple[float | None, float | None]:
+    """Return the last load that one policy carries, and the first that it does not. The runs are by rising load.
 
-    Held: utility is near that of the lowest load, and the queues do not grow (a twentieth of all that came is not still
-    inside when the arrivals end).
+    A load is carried if the utility is near that of the lowest load and the queues do not grow: less than a twentieth
+    of the arrived tuples still wait when the arrivals end.
     """
     best = runs[0].overall.utility
     held: float | None = None

@@ -1,4 +1,4 @@
-"""What a simulation found, for people (tables and a plot in the terminal), for tools (JSON) and for papers (PNG)."""
+"""The results of simulations, for people (tables and plots in the terminal), for tools (JSON) and for papers (PNG)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from catalog.config.units import format_duration, format_size
 from catalog.errors import AuroraError
 from catalog.readings import plain
-from engine.draw.strip import strip
-from engine.simulate.experiment import Experiment, Run, knee
+from engine.simulate.experiment import Experiment, ExperimentRun, knee
+from engine.simulate.sparkline import sparkline
 
 if TYPE_CHECKING:
     from engine.simulate.check import Comparison
@@ -25,22 +25,22 @@ MARKS = "ox+*#@%&$=abcdefghijklmn"
 
 
 class PlotError(AuroraError):
-    """A plot that cannot be drawn."""
+    """A plot cannot be drawn or written."""
 
 
 class LoadsError(ValueError):
-    """Loads that are numbers, and still none."""
+    """A range of loads goes down."""
 
 
-def by_policy(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
+def by_policy(runs: Sequence[ExperimentRun]) -> dict[str, list[ExperimentRun]]:
+    found: dict[str, list[ExperimentRun]] = {}
     for run in runs:
         found.setdefault(run.policy, []).append(run)
     return found
 
 
-def as_json(experiment: Experiment, runs: Sequence[Run]) -> dict[str, Any]:
-    """Plain data; the same experiment gives the same bytes."""
+def as_json(experiment: Experiment, runs: Sequence[ExperimentRun]) -> dict[str, Any]:
+    """Return plain data; the same experiment gives the same bytes."""
     held = {name: knee(rows) for name, rows in by_policy(runs).items()}
     return {
         "seed": experiment.seed,
@@ -58,10 +58,12 @@ HEAD = (
     "load", "tuples/s", "mean", "p50", "p99", "max", "utility", "slowdown", "worst", "l2", "missed", "queues", "most",
     "overhead", "sched", "stor", "work",
 )  # fmt: skip
-"""Slowdown as mean, worst and l2 norm; queues as mean and most; overhead as a whole and by who spends it (figure 9)."""
+"""Slowdown as mean, worst and l2 norm; queues as mean and most; overhead as a whole and by part of the engine (figure 9
+of P0)."""
 
 
-def row(run: Run) -> tuple[str, ...]:
+def row(run: ExperimentRun) -> tuple[str, ...]:
+    """Return the cells of one run, under ``HEAD``."""
     q = run.overall
     return (
         f"{run.load:g}",
@@ -82,28 +84,28 @@ def row(run: Run) -> tuple[str, ...]:
     )
 
 
-def memory_lines(runs: Sequence[Run]) -> list[str]:
-    """What waited in queues over time, from nothing to the most that any of these runs had."""
+def memory_lines(runs: Sequence[ExperimentRun]) -> list[str]:
+    """Draw the bytes on queues over time, on one scale for all of these runs."""
     most = max((nbytes for run in runs for _, nbytes in run.memory.samples), default=0.0)
     if most <= 0:
         return []
     lines = [f"queue memory over time, the highest is {format_size(round(most))}"]
-    return lines + [f"{run.load:>6g} |{strip([b for _, b in run.memory.samples], most)}|" for run in runs]
+    return lines + [f"{run.load:>6g} |{sparkline([b for _, b in run.memory.samples], most)}|" for run in runs]
 
 
-def choice_lines(runs: Sequence[Run]) -> list[str]:
-    """What the policy auto chose, and why."""
+def choice_lines(runs: Sequence[ExperimentRun]) -> list[str]:
+    """List the choices of the policy auto, and why it made them."""
     return [f"{run.load:>6g} {c.at_ns / 1e9:.1f}s {c.policy}: {c.reason}" for run in runs for c in run.choices]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Right-aligned columns."""
+    """Return lines with right-aligned columns."""
     widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
     return ["  ".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)) for line in [head, *rows]]
 
 
-def output_tables(runs: Sequence[Run]) -> list[str]:
-    """For each output, the worst ones first: how each policy served it, at every load."""
+def output_tables(runs: Sequence[ExperimentRun]) -> list[str]:
+    """Return a table for each output, the worst outputs first: every policy at every load."""
     lines: list[str] = []
     names = [name for name, _ in runs[0].outputs] if runs else []
     worst = sorted(range(len(names)), key=lambda i: (min(run.outputs[i][1].utility for run in runs), i))
@@ -123,7 +125,7 @@ def output_tables(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def knee_line(name: str, rows: Sequence[Run]) -> str:
+def knee_line(name: str, rows: Sequence[ExperimentRun]) -> str:
     held, lost = knee(rows)
     if lost is None:
         return f"{name}: no knee up to load {rows[-1].load:g}"
@@ -133,7 +135,7 @@ def knee_line(name: str, rows: Sequence[Run]) -> str:
 
 
 def plot(title: str, curves: dict[str, list[tuple[float, float]]], *, log: bool) -> list[str]:
-    """Curves in characters, one mark a policy; y on a logarithmic scale where it spans decades."""
+    """Draw curves in characters, one mark for each policy. ``log``: y is on a logarithmic scale."""
     points = [p for curve in curves.values() for p in curve if not log or p[1] > 0]
     if not points:
         return []
@@ -160,8 +162,8 @@ def plot(title: str, curves: dict[str, list[tuple[float, float]]], *, log: bool)
     return lines
 
 
-def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
-    """Everything as text: a table for each policy, the plots, the outputs, the knee."""
+def text(runs: Sequence[ExperimentRun], *, outputs: bool = True) -> str:
+    """Return the whole report as text: a table for each policy, the plots, the outputs, the knee."""
     lines: list[str] = []
     policies = by_policy(runs)
     for name, rows in policies.items():
@@ -177,14 +179,14 @@ def text(runs: Sequence[Run], *, outputs: bool = True) -> str:
 
 
 CHECK_LEGEND = (
-    "p50: from when a read is stamped until its tuples are delivered. All: the output that is furthest off.",
-    "fed in time: reads that came when they were due. Other cores: what anything else on this machine took meanwhile.",
-    "overheads: what the engine spends beside its boxes, as measured around the runs (`engine/simulate/overheads.py`).",
+    "p50: from the stamp of a read until its tuples are delivered. all: the largest error of an output.",
+    "fed in time: the share of reads that were fed when due. other cores: cores that other processes used meanwhile.",
+    "overheads: the engine's cost beside its boxes, as measured around the runs (`engine/simulate/overheads.py`).",
 )
 
 
 def comparison_text(found: Sequence[Comparison]) -> str:
-    """The engine and the simulation side by side, by output; the last line of a load is all of them."""
+    """Return the engine and the simulation side by side, by output; the last line of a load is for all outputs."""
     head = ("policy", "load", "output", "tuples", "p50 engine", "p50 simulated", "off by", "utility engine",
             "utility simulated", "fed in time", "other cores")  # fmt: skip
     rows: list[tuple[str, ...]] = []
@@ -207,8 +209,8 @@ def _overheads_line(found: Comparison) -> str:
     return f"overheads in us, {found.policy} at {found.load:g}: {', '.join(parts)}"
 
 
-def draw_png(path: Path, runs: Sequence[Run]) -> None:
-    """Latency, utility, queue memory and missed deadlines over load."""
+def draw_png(path: Path, runs: Sequence[ExperimentRun]) -> None:
+    """Draw latency, utility, queue memory and missed deadlines over load into a PNG file."""
     try:
         agg: Any = import_module("matplotlib.backends.backend_agg")
         figures: Any = import_module("matplotlib.figure")
@@ -217,7 +219,7 @@ def draw_png(path: Path, runs: Sequence[Run]) -> None:
     figure = figures.Figure(figsize=(10, 7), layout="constrained")
     agg.FigureCanvasAgg(figure)
     axes = figure.subplots(2, 2)
-    panels: tuple[tuple[str, Callable[[Run], float], bool], ...] = (
+    panels: tuple[tuple[str, Callable[[ExperimentRun], float], bool], ...] = (
         ("p50 (solid) and p99 latency in s", lambda r: r.overall.p50_ns / 1e9, True),
         ("utility", lambda r: r.overall.utility, False),
         ("mean bytes in queues", lambda r: r.memory.mean_bytes, True),
@@ -243,7 +245,7 @@ def draw_png(path: Path, runs: Sequence[Run]) -> None:
 
 
 def parse_loads(text_: str) -> tuple[float, ...]:
-    """``0.8``, ``0.5,1,2`` or ``0.5..3`` (a dozen steps) or ``0.5..3:0.5``. Raises ValueError."""
+    """Parse ``0.8``, ``0.5,1,2``, ``0.5..3`` (a dozen steps) or ``0.5..3:0.5``. Raises ValueError."""
     try:
         if ".." not in text_:
             loads = tuple(float(part) for part in text_.split(","))
@@ -252,7 +254,7 @@ def parse_loads(text_: str) -> tuple[float, ...]:
             low, high = (float(part) for part in span.split(".."))
             step = float(step_text) if step_text else nice_step((high - low) / 10)
             if low > high > 0:
-                raise LoadsError(f"{text_!r} is no load, it goes down: write {high:g}..{low:g}")
+                raise LoadsError(f"{text_!r} is not a load, the range goes down: write {high:g}..{low:g}")
             if not 0 < low <= high or step <= 0 or (high - low) / step > 1_000:
                 raise ValueError(text_)
             loads = tuple(round(low + i * step, 9) for i in range(floor((high - low) / step + 1e-9) + 1))
@@ -260,14 +262,14 @@ def parse_loads(text_: str) -> tuple[float, ...]:
     except LoadsError:
         raise
     except ValueError:
-        raise ValueError(f"{text_!r} is no load: write 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5") from None
+        raise ValueError(f"{text_!r} is not a load: write 0.8, or 0.5,1,2, or 0.5..3, or 0.5..3:0.5") from None
     if not all(0 < load <= 1_000 for load in loads):
         raise ValueError(f"a load is a multiple of the knee, above 0 and at most 1000, such as 0.8; {text_} is not")
     return tuple(sorted(set(loads)))
 
 
 def nice_step(step: float) -> float:
-    """The next 1, 2, 2.5 or 5 times a power of ten."""
+    """Round up to 1, 2, 2.5 or 5 times a power of ten."""
     if step <= 0:
         return 1.0
     size = 10.0 ** floor(log10(step))

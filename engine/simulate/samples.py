@@ -1,7 +1,6 @@
-"""Trains of a network's own streams, for whoever runs its boxes to learn from them: a sample read over and over.
+"""Trains of a network's own streams, for measurements on its boxes: one sample of each stream, read over and over.
 
-A train comes now: that is its arrival, and its event time too, so that windows close. (Market data and made-up tuples:
-``engine/demo/sample``.)
+A train arrives now; that is also its event time, so that windows close. ``sample_tuples`` makes the tuples.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import numpy.typing as npt
 
 from catalog.network import Network
 from catalog.schema import Schema, Type
-from engine.demo.sample import as_train, sample
+from engine.simulate.sample_tuples import as_train, sample
 from router.event_time import EventTime
-from router.routes import Stamp
 from storage.strings import StringPool
 from storage.train import Train, constant_ns
 
@@ -26,6 +24,8 @@ WORDS = tuple(f"w{i:02d}" for i in range(32))
 
 
 class Samples:
+    """The samples of all streams of a network, and where each is read next."""
+
     def __init__(self, network: Network, seed: int = SEED) -> None:
         self._network = network
         self._seed = seed
@@ -33,7 +33,7 @@ class Samples:
         self._at: dict[int, int] = {}
 
     def train(self, stream: int, count: int) -> Train:
-        """The next tuples of a stream; from the start again when its sample ends."""
+        """Return the next tuples of a stream. A sample that ends begins again."""
         if stream not in self._whole:
             known = self._network.streams[stream]
             self._whole[stream] = as_train(known, sample(known, self._seed))
@@ -52,13 +52,13 @@ class Samples:
             columns = (*columns[:place], np.full(train.count, now_ns), *columns[place + 1 :])
         return Train(train.schema, columns, constant_ns(now_ns, train.count), valid=train.valid, pools=train.pools)
 
-    def stamps(self) -> list[Stamp | None]:
-        """What sets the watermarks of these trains."""
-        return list(EventTime(self._network, time_ns).stamps)
+    def event_time(self) -> EventTime:
+        """Return new clocks that set the watermarks of these trains."""
+        return EventTime(self._network, time_ns)
 
 
 def make_train(schema: Schema, count: int, seed: int, arrival_ns: int | None = None) -> Train:
-    """Made-up tuples: numbers from 0 to 1,000, a few words, half of the booleans true, times from now on."""
+    """Make random tuples: numbers from 0 to 1,000, a few words, half of the booleans true, times from now on."""
     random = np.random.default_rng([seed, count])
     pools = tuple(StringPool(WORDS) if f.type is Type.STRING else None for f in schema)
     columns = tuple(_MAKERS[f.type](random, count).astype(f.type.dtype) for f in schema)

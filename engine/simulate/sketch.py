@@ -1,7 +1,7 @@
 """Networks drawn in code, for experiments: boxes of given cost and selectivity, without a network file.
 
-Every box is a universal box (which really spends its cost when the engine runs it), whatever it stands for: one with
-several inputs is a union to the scheduler unless it is called a join.
+Every box is a universal box, which really spends its cost when the engine runs it. To the scheduler a box with several
+inputs is a union, unless its kind says that it is a join.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple
 from catalog.network import Arc, BoxNode, Network, Output, PortRef, Stream
 from catalog.qos import QoS
 from catalog.schema import Schema
-from engine.boxes.universal import Universal, UniversalParameters
+from engine.operators.boxes.universal import Universal, UniversalParameters
 
 SCHEMA = Schema.of(seq="bigint", value="double")
 
 
-class Tap(NamedTuple):
-    """Where tuples come from: a stream or a port of a box, by its place in the sketch."""
+class SketchInput(NamedTuple):
+    """The source of tuples: a stream or a port of a box, by its place in the sketch."""
 
     stream: int | None = None
     box: int | None = None
@@ -29,43 +29,43 @@ class Tap(NamedTuple):
 class _Box:
     name: str
     kind: str
-    inputs: tuple[Tap, ...]
+    inputs: tuple[SketchInput, ...]
     cost_ns: float
     selectivity: float
     call_ns: float
 
 
 @dataclass
-class Sketch:
-    """Draw from the streams on; a box may only have inputs that are there already, so numbers are topological."""
+class NetworkSketch:
+    """Draw from the streams on. A box only has inputs that exist already, so the numbers are in topological order."""
 
     _streams: list[str] = field(default_factory=list)
     _boxes: list[_Box] = field(default_factory=list)
-    _outputs: list[tuple[str, Tap, QoS]] = field(default_factory=list)
+    _outputs: list[tuple[str, SketchInput, QoS]] = field(default_factory=list)
 
-    def stream(self, name: str = "") -> Tap:
+    def stream(self, name: str = "") -> SketchInput:
         self._streams.append(name or f"s{len(self._streams)}")
-        return Tap(stream=len(self._streams) - 1)
+        return SketchInput(stream=len(self._streams) - 1)
 
     def box(
         self,
-        *inputs: Tap,
+        *inputs: SketchInput,
         cost_ns: float = 1_000.0,
         selectivity: float = 1.0,
         call_ns: float = 0.0,
         name: str = "",
         kind: str = "",
-    ) -> Tap:
+    ) -> SketchInput:
         kind = kind or ("universal" if len(inputs) == 1 else "union")
         self._boxes.append(_Box(name or f"b{len(self._boxes)}", kind, inputs, cost_ns, selectivity, call_ns))
-        return Tap(box=len(self._boxes) - 1)
+        return SketchInput(box=len(self._boxes) - 1)
 
-    def chain(self, start: Tap, length: int, cost_ns: float = 1_000.0, selectivity: float = 1.0) -> Tap:
+    def chain(self, start: SketchInput, length: int, cost_ns: float = 1_000.0, selectivity: float = 1.0) -> SketchInput:
         for _ in range(length):
             start = self.box(start, cost_ns=cost_ns, selectivity=selectivity)
         return start
 
-    def output(self, tap: Tap, qos: QoS | None = None, name: str = "") -> None:
+    def output(self, tap: SketchInput, qos: QoS | None = None, name: str = "") -> None:
         self._outputs.append((name or f"out{len(self._outputs)}", tap, qos or QoS()))
 
     def network(self) -> Network:
@@ -116,5 +116,5 @@ class Sketch:
             selectivity=box.selectivity,
         )
 
-    def _name(self, tap: Tap) -> str:
+    def _name(self, tap: SketchInput) -> str:
         return self._boxes[tap.box].name if tap.box is not None else self._streams[tap.stream or 0]

@@ -1,8 +1,8 @@
-"""What a scheduling step costs under a policy: the daemon's scheduler alone, without workers or tuples.
+"""The cost of a scheduling step under a policy: the daemon's scheduler alone, without workers or tuples.
 
-A step is a train that arrives, the decision, the claim and the end of the plan. Networks have as many boxes as asked
-for, of which some are busy: always something in their queue. Used by ``bench overhead`` and by the tests that hold
-policies to costing what moves and not what exists.
+A step is a train that arrives, the decision, the claim and the end of the plan. Of the network's boxes some are busy:
+there is always something in their queues. ``bench overhead`` uses this, and so do the tests that hold policies to a
+step that costs only the boxes that moved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from engine.simulate.core import ExecutionQueue
-from engine.simulate.sketch import Sketch
+from engine.simulate.sketch import NetworkSketch
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain
 from scheduler.events import Enqueued, Finished
 from scheduler.loop import SchedulerLoop
@@ -29,8 +29,8 @@ TRAIN = 5
 
 
 def network_of(boxes: int) -> Network:
-    """Applications of one box each: graphs, costs and selectivities of several kinds."""
-    sketch = Sketch()
+    """Make applications of one box each, with graphs, costs and selectivities of several kinds."""
+    sketch = NetworkSketch()
     for i in range(boxes):
         graph = QoSGraph(((0.0, 1.0), (1e6 * (1 + i % 7), 1.0), (1e9 + i % 5 * 1e8, 0.0)))
         box = sketch.box(sketch.stream(), cost_ns=1_000.0 * (1 + i % 13), selectivity=0.5 + 0.1 * (i % 5))
@@ -39,16 +39,17 @@ def network_of(boxes: int) -> Network:
 
 
 class Stepper:
-    """A scheduler with ``busy`` boxes that have something to do."""
+    """A scheduler with ``busy`` boxes that always have tuples waiting."""
 
     def __init__(self, network: Network, policy: str, busy: int, grid: int = 20) -> None:
         self.network = network
         self.state = SchedulerState(network, SchedulerSettings(unit="box", grid=grid))
         self.storage = SimulatedStorage([8.0] * len(network.arcs))
         self.queue = ExecutionQueue()
-        around: tuple[Any, Any] = (self.storage, self.queue)
-        self.loop = SchedulerLoop(self.state, policies()[policy], *around, 1, lambda: self.now_ns, lambda: 0)
-        self.loop.measured_every_ns = 2**60
+        simulated: tuple[Any, Any] = (self.storage, self.queue)
+        self.loop = SchedulerLoop(
+            self.state, policies()[policy], *simulated, 1, lambda: self.now_ns, lambda: 0, measured_every_ns=2**60
+        )
         self.now_ns = START_NS
         for box in Random(1).sample(range(len(network.boxes)), busy):
             self.now_ns += 1_000
@@ -60,7 +61,7 @@ class Stepper:
         self.state.apply(Enqueued(arcs, TRAIN, now_ns, now_ns, 8 * TRAIN))
 
     def run(self, steps: int) -> float:
-        """Nanoseconds of processor time a step."""
+        """Take steps. Return the processor time of one, in nanoseconds."""
         begun_ns = thread_time_ns()
         for _ in range(steps):
             self.now_ns += STEP_NS
@@ -74,10 +75,10 @@ class Stepper:
 
 
 def step_ns(cases: Mapping[str, Stepper], rounds: int = 40, steps: int = 50) -> dict[str, float]:
-    """The best round of each, taking turns: whatever else runs on the machine only ever adds."""
+    """Return the best round of each case. Cases take turns; other processes can only add to a round."""
     best = dict.fromkeys(cases, float("inf"))
     gc.collect()
-    gc.freeze()  # as the daemon does: a large network must not be searched for garbage again and again
+    gc.freeze()  # as the daemon does: the collector must not scan a large network again and again
     try:
         for _ in range(rounds):
             for name, stepper in cases.items():

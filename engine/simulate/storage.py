@@ -1,9 +1,8 @@
 """Tuples at rest in the simulator: counts and arrival times, no columns.
 
-A simulated train knows how many tuples it holds and when they came: pieces, each of tuples evenly spaced between two
-moments. A filter thins all pieces alike, so it only changes the count; the pieces say how the count is spread when
-latencies are recorded. Taking follows ``storage/queue.py`` exactly, because the scheduler's account must come out the
-same.
+A simulated train knows how many tuples it holds and when they arrived: as pieces, each with tuples evenly spaced
+between two times. A filter thins all pieces alike, so it only changes the count; the pieces say how the count is spread
+when latencies are recorded. ``take`` follows ``storage/queue`` exactly, so that the scheduler sees the same counts.
 """
 
 from __future__ import annotations
@@ -12,48 +11,54 @@ from collections import deque
 from collections.abc import Sequence
 
 PIECES_AT_MOST = 8
-"""Past it, neighbours are merged: a train joined from a thousand reads is not worth a thousand pieces."""
+"""Above this, neighbours are merged: a train joined from a thousand reads does not need a thousand pieces."""
 
-Piece = tuple[int, int, int]
-"""Weight, first and last arrival."""
+TrainPiece = tuple[int, int, int]
+"""Weight, first and last arrival of a part of a train."""
 
 
 class SimulatedTrain:
     __slots__ = ("count", "first_ns", "last_ns", "mean_ns", "pieces", "worth")
 
     def __init__(
-        self, count: int, first_ns: int, last_ns: int, mean_ns: int, pieces: tuple[Piece, ...] = (), worth: float = 1.0
+        self,
+        count: int,
+        first_ns: int,
+        last_ns: int,
+        mean_ns: int,
+        pieces: tuple[TrainPiece, ...] = (),
+        worth: float = 1.0,
     ) -> None:
         self.count = count
         self.first_ns = first_ns
         self.last_ns = last_ns
         self.mean_ns = mean_ns
         self.pieces = pieces  # none: one piece, from first to last
-        self.worth = worth  # of a tuple, against those of its stream from which nobody has chosen
+        self.worth = worth  # of a tuple, relative to a stream without drops by value
 
     def with_count(self, count: int) -> SimulatedTrain:
-        """As many tuples, with the same spread."""
+        """Return a train of this many tuples, spread over time like this one."""
         return SimulatedTrain(count, self.first_ns, self.last_ns, self.mean_ns, self.pieces, self.worth)
 
     def split(self, count: int) -> tuple[SimulatedTrain, SimulatedTrain]:
-        """The first ``count`` tuples and the rest."""
+        """Return the first ``count`` tuples and the rest."""
         head, rest = self._split(count)
         head.worth = rest.worth = self.worth
         return head, rest
 
     def _split(self, count: int) -> tuple[SimulatedTrain, SimulatedTrain]:
         if not self.pieces:
-            cut_ns = self.first_ns + (self.last_ns - self.first_ns) * count // max(1, self.count - 1)
+            split_ns = self.first_ns + (self.last_ns - self.first_ns) * count // max(1, self.count - 1)
             before_ns = self.first_ns + (self.last_ns - self.first_ns) * (count - 1) // max(1, self.count - 1)
             head = SimulatedTrain(count, self.first_ns, before_ns, (self.first_ns + before_ns) // 2)
-            return head, SimulatedTrain(self.count - count, cut_ns, self.last_ns, (cut_ns + self.last_ns) // 2)
+            return head, SimulatedTrain(self.count - count, split_ns, self.last_ns, (split_ns + self.last_ns) // 2)
         weight = sum([p[0] for p in self.pieces]) * count // self.count
-        left: list[Piece] = []
+        left: list[TrainPiece] = []
         for i, (w, first_ns, last_ns) in enumerate(self.pieces):
             if weight < w:
-                cut_ns = first_ns + (last_ns - first_ns) * weight // w
-                left += [(weight, first_ns, cut_ns)] if weight else []
-                right = [(w - weight, cut_ns, last_ns), *self.pieces[i + 1 :]]
+                split_ns = first_ns + (last_ns - first_ns) * weight // w
+                left += [(weight, first_ns, split_ns)] if weight else []
+                right = [(w - weight, split_ns, last_ns), *self.pieces[i + 1 :]]
                 return from_pieces(count, left or [(1, first_ns, first_ns)]), from_pieces(self.count - count, right)
             left.append((w, first_ns, last_ns))
             weight -= w
@@ -61,7 +66,7 @@ class SimulatedTrain:
         return from_pieces(count, left), SimulatedTrain(self.count - count, last_ns, last_ns, last_ns)
 
 
-def from_pieces(count: int, pieces: Sequence[Piece]) -> SimulatedTrain:
+def from_pieces(count: int, pieces: Sequence[TrainPiece]) -> SimulatedTrain:
     while len(pieces) > PIECES_AT_MOST:
         pieces = [
             (sum(p[0] for p in pair), min(p[1] for p in pair), max(p[2] for p in pair))
@@ -74,10 +79,10 @@ def from_pieces(count: int, pieces: Sequence[Piece]) -> SimulatedTrain:
 
 
 def join(trains: Sequence[SimulatedTrain]) -> SimulatedTrain:
-    """One train after another, as one."""
+    """Join trains into one, in this order."""
     if len(trains) == 1:
         return trains[0]
-    pieces: list[Piece] = []
+    pieces: list[TrainPiece] = []
     for train in trains:
         if train.pieces:
             total = sum([p[0] for p in train.pieces])
@@ -93,7 +98,7 @@ def join(trains: Sequence[SimulatedTrain]) -> SimulatedTrain:
 
 
 class SimulatedStorage:
-    """Queues of one network, with what waits over time."""
+    """The queues of one network, and their bytes over time."""
 
     def __init__(self, tuple_bytes: Sequence[float], start_ns: int = 0) -> None:
         self.queues: list[deque[SimulatedTrain]] = [deque() for _ in tuple_bytes]
@@ -101,16 +106,17 @@ class SimulatedStorage:
         self.tuples = 0
         self.nbytes = 0.0
         self.peak_bytes = 0.0
-        self.byte_ns = 0.0  # the integral over time
+        self.byte_ns = 0.0  # bytes integrated over time
         self.expired = [0] * len(tuple_bytes)  # tuples, by arc
-        self.waiting = [0] * len(tuple_bytes)  # tuples, by arc: now
-        self.taken = [0] * len(tuple_bytes)  # and all that were taken
+        self.waiting = [0] * len(tuple_bytes)  # tuples that wait now, by arc
+        self.taken = [0] * len(tuple_bytes)  # tuples taken so far, by arc
         self.has_room = True
-        self.cut_arcs = 0  # nothing is on disk here
+        self.spilled_arcs = 0  # nothing is on disk here
         self.wants_rank = False
         self._since_ns = start_ns
 
     def pass_time(self, now_ns: int) -> None:
+        """Account for the time since the last call."""
         self.byte_ns += self.nbytes * (now_ns - self._since_ns)
         self._since_ns = now_ns
 
@@ -124,12 +130,13 @@ class SimulatedStorage:
             self.peak_bytes = self.nbytes
 
     def pass_by(self, arcs: Sequence[int], tuples: int) -> None:
-        """Tuples that needed no queue count as taken from it."""
+        """Count tuples that went past a queue as taken from it."""
         for arc in arcs:
             self.taken[arc] += tuples
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[SimulatedTrain], int, int]:
-        """A train is cut only when nothing else could be taken."""
+        """Take at most ``tuples`` tuples of the first ``trains`` trains. A train is split only if nothing else could be
+        taken. Return the trains, their tuples, and how many trains left the queue whole."""
         queue = self.queues[arc]
         taken: list[SimulatedTrain] = []
         whole = 0
@@ -153,6 +160,7 @@ class SimulatedStorage:
         return taken, count, whole
 
     def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[SimulatedTrain], int, int]:
+        """Drop tuples from the head of a queue. Return no trains, the tuples dropped, and the trains gone."""
         dropped, whole = 0, 0
         while dropped < tuples and whole < trains:
             _, count, gone = self.take(arc, tuples - dropped, trains - whole)

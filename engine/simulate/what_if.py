@@ -1,16 +1,20 @@
-"""What would happen from here on under another policy: short simulations that start from the state of this moment.
+"""Forecasts: short simulations of the next seconds under each candidate policy, from the state of this moment.
 
-A ``Snapshot`` is what is known now: the statistics, what waits on which arc since when, and how fast tuples come. The
-simulation of a candidate begins with the same queues, gets what came of late once more for a *horizon*, and runs until
-everything is out. What comes at first only sets the scene: what waits now is lost or won whoever goes on, and what
-counts is where a policy leads. What comes at last only keeps up the pressure on what came before. The horizon covers
-the graphs twice over (a shorter one would not see what waiting costs in the end), and as long again as the oldest tuple
-has waited (or all would be judged by how they clear the same backlog), within a limit on the steps.
+A ``Snapshot`` holds what is known now: which tuples wait on which arc and since when, and how fast tuples come. The
+simulation of a candidate starts with the same queues, repeats the recent arrivals for a *horizon*, and runs until
+everything is out.
 
-Two rounds keep it cheap: a short one for all candidates, a long one for those that did well; for all of them where the
-short one was too short to see a tuple. A candidate that takes far more steps than the trains would ask for (``edf`` on
-long trains) is given up: no forecast. When the first ones all are, it was the trains that were thought to take fewer:
-what they took tells how far ahead the next try may look.
+- Arrivals at the start of the horizon are not counted (``SCENE``). They are served together with the backlog of this
+  moment, which is the same for every policy; the forecast is about where a policy leads.
+- Arrivals at the end are not counted either (``PRESSURE``). They only compete with the tuples before them.
+- The horizon covers the longest latency graph twice; a shorter one would not see what waiting costs in the end. It also
+  covers twice the age of the oldest waiting tuple; otherwise every policy would be judged by how it clears the same
+  backlog. A limit on the number of steps bounds it.
+
+Two rounds keep it cheap: a short one for all candidates, and a long one for those that did well (for all, where the
+short one was too short to see a tuple). A candidate that takes far more steps than expected (``edf`` on long trains) is
+abandoned, and has no forecast. When the first candidates are all abandoned, the expected number of steps was too low:
+the number that they took says how far ahead the next try may look.
 """
 
 from __future__ import annotations
@@ -25,27 +29,27 @@ from catalog.network import Network
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, poisson
 from engine.simulate.core import Simulation
-from engine.simulate.measure import summary
 from engine.simulate.overheads import Overheads
+from engine.simulate.quality import summary
 from engine.simulate.storage import SimulatedTrain
 from scheduler.choice import Forecast, finalists
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
 
-LEAST_NS, MOST_NS = 250_000_000, 10_000_000_000  # of the horizon
-STEPS = (1_500, 10_000)  # of a candidate, about, in the short round and in the long one
-DEARER = 4  # who needs so many times these steps is given up
-GIVEN_UP, TRIES = 1, 4  # when the first two are, a round is tried again, so often at most
-ENOUGH_NS = 500_000_000  # of what came of late, to take it for what will come
+LEAST_NS, MOST_NS = 250_000_000, 10_000_000_000  # bounds of the horizon
+STEPS = (1_500, 10_000)  # expected steps of a candidate in the short round and in the long one
+DEARER = 4  # a candidate that needs this many times the expected steps is abandoned
+GIVEN_UP, TRIES = 1, 4  # when more candidates than this are abandoned first, the round is repeated; at most so often
+ENOUGH_NS = 500_000_000  # of recent arrivals, to take them as a forecast of the arrivals to come
 RECENT_NS = MOST_NS
-LONG_ENOUGH = 0.9  # a short round that sees so much of the long one is all that is needed
-SCENE, PRESSURE = 0.25, 0.35  # of the horizon, at its start and at its end
-ENTRIES_AT_MOST = 64  # by arc; more are taken together
+LONG_ENOUGH = 0.9  # a short round that covers this share of the long one replaces it
+SCENE, PRESSURE = 0.25, 0.35  # shares of the horizon, at its start and at its end, whose arrivals are not counted
+ENTRIES_AT_MOST = 64  # by arc; more are merged
 SLICE_NS = 100_000_000
 
 
-class Waiting(NamedTuple):
-    """Tuples on an arc that came together."""
+class WaitingTuples(NamedTuple):
+    """Tuples that wait on an arc and arrived together."""
 
     arc: int
     tuples: int
@@ -54,17 +58,19 @@ class Waiting(NamedTuple):
 
 
 class Snapshot(NamedTuple):
+    """What is known of an engine at one moment."""
+
     now_ns: int
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitingTuples, ...]
     rates_per_s: tuple[float, ...]  # by stream, tuples
-    reads: tuple[float, ...]  # by stream, tuples that come together
-    recent: Mapping[int, Trains] = {}  # by stream, what came of late; empty: unknown
-    recent_ns: int = 0  # over this long, until now
+    reads: tuple[float, ...]  # by stream, tuples in one read
+    recent: Mapping[int, Trains] = {}  # by stream, the recent arrivals; empty: unknown
+    recent_ns: int = 0  # the time that they span, until now
 
 
-def waiting_now(state: SchedulerState) -> tuple[Waiting, ...]:
-    """What is on the arcs. By who has the scheduler's turn."""
-    out: list[Waiting] = []
+def waiting_now(state: SchedulerState) -> tuple[WaitingTuples, ...]:
+    """Copy the tuples on all arcs. Only for the thread that has the scheduler's turn."""
+    out: list[WaitingTuples] = []
     for number, arc in enumerate(state.arcs):
         if not arc.tuples:
             continue
@@ -74,11 +80,12 @@ def waiting_now(state: SchedulerState) -> tuple[Waiting, ...]:
             part = entries[i : i + step]
             tuples = sum([e.tuples for e in part])
             mean_ns = sum([e.mean_arrival_ns * e.tuples for e in part]) // tuples
-            out.append(Waiting(number, tuples, part[0].first_arrival_ns, mean_ns))
+            out.append(WaitingTuples(number, tuples, part[0].first_arrival_ns, mean_ns))
     return tuple(out)
 
 
 def horizon_ns(network: Network, snapshot: Snapshot, steps_at_most: float, steps_a_train: float) -> int:
+    """Return how far ahead to simulate with about this many steps."""
     span_ns = max((o.qos.latency.points[-1][0] for o in network.outputs if o.qos.latency is not None), default=0.0)
     trains_per_s = sum(r / max(n, 1.0) for r, n in zip(snapshot.rates_per_s, snapshot.reads, strict=True))
     affordable_ns = steps_at_most / max(trains_per_s * steps_a_train, 1e-9) * 1e9
@@ -88,7 +95,8 @@ def horizon_ns(network: Network, snapshot: Snapshot, steps_at_most: float, steps
 
 
 def arrivals_ahead(snapshot: Snapshot, duration_ns: int, seed: Sequence[int]) -> dict[int, Trains]:
-    """What came of late once more, again and again; where too little of it is known, tuples by Poisson at its rate."""
+    """Repeat the recent arrivals for this duration; where too few are known, draw a Poisson process of the same
+    rate."""
     if snapshot.recent_ns >= ENOUGH_NS:
         times = -(-duration_ns // snapshot.recent_ns)
         return {stream: _again(trains, snapshot, times, duration_ns) for stream, trains in snapshot.recent.items()}
@@ -112,7 +120,11 @@ def _again(trains: Trains, snapshot: Snapshot, times: int, duration_ns: int) -> 
 
 
 class WhatIf:
-    """Forecasts for one network. ``breathe`` is called now and then, for a thread that must let others work."""
+    """Forecasts for one network.
+
+    ``let_others_work`` is called after every 100 ms of virtual time; a daemon's other threads get the GIL there. A
+    simulation, which has no other threads, needs none.
+    """
 
     def __init__(
         self,
@@ -122,21 +134,21 @@ class WhatIf:
         workers: int,
         overheads: Overheads | None = None,
         seed: int = 0,
-        breathe: Callable[[], None] = lambda: None,
+        let_others_work: Callable[[], None] | None = None,
     ) -> None:
         self._network = network
         self._settings = settings
         self._workers = workers
         self._overheads = overheads or Overheads()
         self._seed = seed
-        self._breathe = breathe
+        self._let_others_work = let_others_work
         self._asked = 0
         self._steps_a_train = 1.0  # as the last round found it
 
     def forecasts(
         self, snapshot: Snapshot, statistics: Statistics, names: Sequence[str], current: str
     ) -> list[Forecast]:
-        """Every candidate on the same arrivals; in the order of ``names``."""
+        """Forecast every candidate on the same arrivals, in the order of ``names``."""
         self._asked += 1
         frozen = deepcopy(statistics)
         short, long = STEPS
@@ -149,7 +161,8 @@ class WhatIf:
     def _try(
         self, names: Sequence[str], snapshot: Snapshot, statistics: Statistics, steps: int
     ) -> tuple[list[Forecast], bool]:
-        """A round, and whether it saw anything; again, less far ahead, while all of it is given up."""
+        """Return the forecasts of a round, and whether it counted any tuple. Repeat it with a shorter horizon while all
+        candidates are abandoned."""
         for _ in range(TRIES):
             found, counted = self._round(names, snapshot, statistics, steps)
             if found:
@@ -162,8 +175,10 @@ class WhatIf:
     def _round(
         self, names: Sequence[str], snapshot: Snapshot, statistics: Statistics, steps: int
     ) -> tuple[list[Forecast], int]:
-        """One after the other, and the tuples that counted; the fewest steps that a train took are what the next
-        horizon is reckoned by."""
+        """Simulate one candidate after the other. Return their forecasts and the number of tuples that counted.
+
+        The fewest steps that any of them took for a train set the next horizon.
+        """
         duration_ns = self._horizon_ns(snapshot, steps)
         trains = arrivals_ahead(snapshot, duration_ns, (self._seed, self._asked))
         came = sum(len(moments) for moments, _ in trains.values()) + len(snapshot.waiting)
@@ -198,7 +213,7 @@ class WhatIf:
         duration_ns: int,
         steps_at_most: int,
     ) -> Simulation:
-        """The network under a policy from now on; not done when it took too many steps."""
+        """Simulate the network under a policy from now on. The simulation is not done if it took too many steps."""
         simulation = Simulation(
             self._network,
             policies()[name],
@@ -217,7 +232,8 @@ class WhatIf:
         while not simulation.is_done:
             until_ns += SLICE_NS
             simulation.run(until_ns)
-            self._breathe()
+            if self._let_others_work is not None:
+                self._let_others_work()
             if simulation.totals.plans > steps_at_most:
                 break
         return simulation

@@ -1,19 +1,21 @@
-"""arrow: an Arrow IPC stream, the fast lane: columns come in as they are and cost almost nothing to decode.
+"""arrow: an Arrow IPC stream, the fastest format: its columns become the columns of a train almost without work.
 
-Rules: the schema must have every field that is not nullable, under its name, in any order, in a type that fits without
-loss (int for bigint, float for double, timestamps of any unit, plain or dictionary-encoded strings); columns beyond
-it are not even read. Another schema is one clear error and the end of the connection. A batch is always checked with
-``validate(full=True)``: one corrupt offset in a string column passes ``validate()`` and then crashes the process. A
-batch that fails is refused as a whole and the next one may be good; what breaks the framing or the reader ends the
-connection. NULL in a field that is not nullable refuses its tuple. NaN and infinity are values here.
+Rules: the sender's schema must have every field that is not nullable, by name, in any order, in a type that fits
+without loss (int for bigint, float for double, timestamps of any unit, plain or dictionary-encoded strings). Other
+columns are not read. A schema that does not match ends the connection with one error that lists every mismatch. Each
+batch is checked with ``validate(full=True)``: one corrupt offset in a string column passes ``validate()`` and then
+crashes the process. A batch that fails is refused as a whole, and the next one may be good. An error in the framing or
+in the reader ends the connection. A NULL in a field that is not nullable refuses its tuple. NaN and infinity are
+values.
 
-Limits hold before anything is allocated (``arrow_frames.py``); dictionary deltas, which pile up, count together.
+Limits hold before memory is allocated (``arrow_frames.py``). Dictionary deltas accumulate, so they count together.
 
-Going out: the schema once, then a message a train, strings plain (a dictionary would have to be sent again whenever
-the pool grows), times as timestamps in UTC. A gap is a batch of no rows with ``aurorad.gap`` in its custom metadata.
+The encoder writes the schema once, then one message a train. Strings are plain: a dictionary would have to be sent
+again whenever the pool grows. Times are timestamps in UTC. A gap is a batch of no rows with ``aurorad.gap`` in its
+custom metadata.
 
-Measured (ns of CPU a row of four fields, batches of 10,000): 44 coming in, of which 15 are for finding the distinct
-strings and 4 for validation; 13 going out. A batch of one row takes 80 us in and 50 us out.
+Measured (ns of CPU a row of four fields, batches of 10,000): decoding 44, of which 15 find the distinct strings and 4
+validate; encoding 13. A batch of one row takes 80 us to decode and 50 us to encode.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
 from catalog.schema import Field, Schema, Type
-from router.codecs.arrow_columns import distinct, validity, values
-from router.codecs.arrow_frames import BATCH, DICTIONARY, SCHEMA, ArrowFramer, FrameError, Message
-from router.codecs.base import Intake, Reason, Received, Reject
-from router.codecs.draft import Draft
-from router.codecs.pools import PoolArrays
-from router.codecs.values import MisfitError, scale
+from router.codecs.base import Codec, Intake, Reason, Received, Reject
+from router.codecs.decode.arrow_columns import distinct, validity, values
+from router.codecs.decode.arrow_frames import BATCH, DICTIONARY, SCHEMA, ArrowFramer, FrameError, Message
+from router.codecs.decode.draft import Draft
+from router.codecs.decode.values import MisfitError, scale
+from router.codecs.encode.pool_arrays import PoolArrays
 from storage.train import Array, Mask, Train, tidy_valid
 
 _INTEGERS = ("int8", "int16", "int32", "uint8", "uint16")
@@ -82,7 +84,7 @@ class ArrowDecoder:
 
     def _message(self, message: Message, arrival_ns: int, out: Received) -> None:
         if (message.kind == SCHEMA) == (self._reader is not None):
-            what = "a second schema" if message.kind == SCHEMA else "no schema at the beginning"
+            what = "a second schema" if message.kind == SCHEMA else "the stream does not begin with a schema"
             self._refuse(out, Reason.MALFORMED, message.offset, what)
             return
         self._pipe.put(message)
@@ -92,14 +94,19 @@ class ArrowDecoder:
             elif message.kind == DICTIONARY:
                 self._delta_bytes += len(message.body) if message.is_delta else 0
                 if self._delta_bytes > self._intake.batch_bytes:
-                    self._refuse(out, Reason.TOO_LONG, message.offset, "the deltas of dictionaries grow without end")
+                    self._refuse(
+                        out,
+                        Reason.TOO_LONG,
+                        message.offset,
+                        f"more than {self._intake.batch_bytes:,} bytes of dictionary deltas",
+                    )
             elif message.kind == BATCH:
                 self._batch(self._reader.read_next_batch(), message, arrival_ns, out)
         except _ARROW_ERRORS as error:
             self._refuse(out, Reason.MALFORMED, message.offset, f"not an Arrow message: {error}"[:200])
 
     def _refuse(self, out: Received, reason: Reason, offset: int, message: str) -> None:
-        """The end of the connection: nothing behind this can be understood."""
+        """Refuse the rest of the connection: the bytes behind this cannot be understood."""
         self._refused = True
         self.received += 1
         out.rejects.append(Reject(reason, 0, offset, message, fatal=True))
@@ -122,7 +129,7 @@ class ArrowDecoder:
     # -- a batch ------------------------------------------------------------------------------------------------------
 
     def _batch(self, batch: Any, message: Message, arrival_ns: int, out: Received) -> None:
-        # A batch may claim any number of rows: what is counted is at most what its bytes could hold.
+        # A batch may claim any number of rows. The count of refused tuples trusts it only up to one row a byte.
         claimed = batch.num_rows if 0 < batch.num_rows <= len(message.body) else 1
         try:
             batch.validate(full=True)
@@ -156,7 +163,7 @@ class ArrowDecoder:
         return draft.train(arrival_ns)
 
     def _without_nulls(self, train: Train, message: Message, out: Received) -> Train:
-        """Refuse the tuples that have NULL where the field is not nullable."""
+        """Refuse the tuples with a NULL in a field that is not nullable; return the rest."""
         keep: Mask | None = None
         for i, f in enumerate(self._intake.schema):
             flags = train.null_mask(i)
@@ -176,7 +183,7 @@ class ArrowDecoder:
 
 
 class _Pipe:
-    """The file that Arrow's reader reads from: whole messages, put before they are asked for, so it never waits."""
+    """The file that Arrow's reader reads from. Each whole message is put before it is read, so a read never waits."""
 
     closed = False
 
@@ -190,7 +197,7 @@ class _Pipe:
             self._parts.append(message.body)
 
     def read(self, size: int = -1) -> bytes | memoryview:
-        """The reader asks in steps that end where our parts end, so a body is handed over without a copy."""
+        """Read. Arrow asks in steps that end where our parts end, so a body is handed over without a copy."""
         if not self._parts or size == 0:
             return b""
         part = self._parts[0]
@@ -212,18 +219,18 @@ class _Pipe:
 
 
 def mismatch(ours: Schema, theirs: Any) -> str | None:
-    """What is wrong with the sender's schema, all of it."""
+    """List every mismatch of the sender's schema; None when it fits."""
     wrong: list[str] = []
     names = theirs.names
     for f in ours:
         if names.count(f.name) > 1:
-            wrong.append(f"field {f.name} is there twice")
+            wrong.append(f"field {f.name} occurs twice")
         elif f.name not in names:
             if not f.nullable:
                 wrong.append(f"field {f.name} is missing")
         elif not _fits(f.type, theirs.field(f.name).type):
             wrong.append(f"field {f.name} is {theirs.field(f.name).type} where {f.type} is wanted")
-    return f"another schema: {'; '.join(wrong)[:500]}" if wrong else None
+    return f"the schema does not match: {'; '.join(wrong)[:500]}" if wrong else None
 
 
 def _fits(ours: Type, theirs: Any) -> bool:
@@ -246,7 +253,7 @@ def _fixed(f: Field, array: Any, ns_per_unit: int) -> Array:
 
 
 class ArrowEncoder:
-    """Called on one worker at a time: it keeps the pools' strings as Arrow arrays from train to train."""
+    """Called on one worker at a time. Keeps the strings of the pools as Arrow arrays from train to train."""
 
     def __init__(self, schema: Schema, timestamps: str = "iso") -> None:
         self._unit = "ns" if timestamps == "iso" else timestamps
@@ -285,7 +292,7 @@ class ArrowEncoder:
 
 
 def arrow_type(kind: Type, unit: str) -> Any:
-    """The Arrow type of a field going out."""
+    """Return the Arrow type that the encoder writes for a field."""
     types: dict[Type, Any] = {
         Type.BOOLEAN: pa.bool_(),
         Type.INT: pa.int32(),
@@ -296,3 +303,6 @@ def arrow_type(kind: Type, unit: str) -> Any:
         Type.TIMESTAMP: pa.timestamp(unit, "UTC"),
     }
     return types[kind]
+
+
+CODEC = Codec(ArrowDecoder, ArrowEncoder)

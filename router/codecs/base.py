@@ -1,12 +1,12 @@
-"""What every codec is made of: bytes in, trains and rejects out; trains in, bytes out. No socket anywhere.
+"""The contract of a codec: a decoder turns bytes into trains and rejects, an encoder turns trains into bytes.
 
-A ``Decoder`` belongs to one connection and knows where it is in it; what the connections of one stream share (schema,
-limits, the string pool) is its ``Intake``. An ``Encoder`` serves every subscriber of an output and remembers nothing of
-what it wrote.
+A codec has no socket: its tests feed bytes. A ``Decoder`` belongs to one connection and keeps its position there. The
+connections of one stream share an ``Intake``: schema, limits and string pool. An ``Encoder`` serves all subscribers of
+an output and may keep caches, but no history of what it wrote.
 
-A reject names its place (line from 1, or 0 where there are no lines, and byte offset, both within the connection) and
-one reason from a closed set, because the reason is a label of a metric. What is good around it goes through; only a
-``fatal`` one ends the connection, because nothing behind it can be understood.
+A reject names its place within the connection (the line from 1, or 0 in a format without lines, and the byte offset).
+Its reason comes from a closed set, because the reason is a label of a metric. The good tuples around a reject go
+through. Only a ``fatal`` reject ends the connection: the decoder cannot understand the bytes behind it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.train import Train
 
 SAMPLE_BYTES = 256
 POOL_BYTES = 32 * 1024**2
-"""A pool is left at this size too, not only at its number of entries: 65,536 strings of 1 MiB would be 64 GiB."""
+"""A pool is replaced at this size, not only at its number of entries: 65,536 strings of 1 MiB would be 64 GiB."""
 
 NS_PER = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -40,10 +40,12 @@ class Reason(StrEnum):
     TOO_DEEP = "too_deep"
     INVALID_UTF8 = "invalid_utf8"
     WRONG_SCHEMA = "wrong_schema"
-    REFUSED = "refused"  # a numbered batch that could not be taken: its sender knows, and sends it again
+    REFUSED = "refused"  # a numbered batch that could not be admitted: its sender gets an error and sends it again
 
 
 class Reject(NamedTuple):
+    """One refused tuple, or ``tuples`` of them for the same reason."""
+
     reason: Reason
     line: int
     offset: int
@@ -54,7 +56,7 @@ class Reject(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What one piece of input came to."""
+    """The result of one piece of input. A fatal reject is the last one."""
 
     trains: list[Train]
     rejects: list[Reject]
@@ -67,8 +69,8 @@ class Received(NamedTuple):
 class Strings:
     """The string pool that the connections of one stream share.
 
-    Small reads are decoded on the I/O thread and large ones beside it, so two threads may intern at once; a pool has
-    one writer at a time, hence the lock. Held for the distinct strings of one train.
+    The I/O thread decodes small reads, another thread decodes large ones, so two threads may intern at once. A pool
+    allows one writer at a time, hence the lock. It is held for the distinct strings of one train.
     """
 
     def __init__(self) -> None:
@@ -76,13 +78,13 @@ class Strings:
         self._lock = Lock()
 
     def intern(self, columns: Sequence[Sequence[str]]) -> tuple[StringPool, list[Codes]]:
-        """The string columns of one train, all in one pool."""
+        """Encode the string columns of one train, all in one pool."""
         with self._lock:
             pool = self._fresh()
             return pool, [pool.encode(values) for values in columns]
 
     def codes(self, texts: Sequence[str]) -> tuple[StringPool, list[int]]:
-        """The strings of one tuple, likewise."""
+        """Encode the strings of one tuple."""
         with self._lock:
             pool = self._fresh()
             return pool, [pool.code(text) for text in texts]
@@ -96,13 +98,13 @@ class Strings:
 
 @dataclass(frozen=True)
 class Intake:
-    """What the decoders of one stream share."""
+    """What the decoders of one stream share: the schema, the limits and the string pool."""
 
     schema: Schema
     unit: str = "ns"  # of timestamps that come as integers
     line_bytes: int = 1024**2
     batch_bytes: int = 16 * 1024**2
-    columnar_bytes: int | None = None  # from which size on a block is decoded by columns; None: the codec knows
+    columnar_bytes: int | None = None  # least size of a block that is decoded by columns; None: the codec's own
     strings: Strings = field(default_factory=Strings)
 
     @property
@@ -114,33 +116,42 @@ class Decoder(Protocol):
     """One connection's bytes to trains. Called from one thread at a time, in the order of the bytes."""
 
     received: int  # tuples seen, good and bad: received = tuples in trains + tuples in rejects
-    takes_views: ClassVar[bool]  # a memoryview will do where it says bytes, and may be kept
+    takes_views: ClassVar[bool]  # ``receive`` also takes a memoryview, and may keep it
 
     def __init__(self, intake: Intake) -> None: ...
 
     def receive(self, data: bytes, arrival_ns: int) -> Received:
-        """Bytes as they came, cut anywhere. Never waits for more than it needs to give a tuple."""
+        """Decode bytes as they arrive, in pieces of any size. Give out each tuple as soon as it is complete."""
 
     def end(self, arrival_ns: int) -> Received:
-        """The sender is done. A last line without its newline counts."""
+        """Decode the rest: the sender has closed. A last line without its newline counts."""
 
 
 class Encoder(Protocol):
-    """An output's trains to bytes, on one thread at a time. What one subscriber gets, every one gets."""
+    """An output's trains to bytes, on one thread at a time. All subscribers get the same bytes."""
 
     def __init__(self, schema: Schema, timestamps: str = "iso") -> None: ...
 
     def begin(self) -> bytes:
-        """What a connection starts with: a header, a schema, or nothing."""
+        """Return the first bytes of a connection: a header, a schema, or nothing."""
 
     def encode(self, train: Train) -> bytes: ...
 
     def gap(self, tuples: int) -> bytes:
-        """Says that this many tuples are missing here, because the reader was too slow."""
+        """Return the mark that ``tuples`` tuples are missing here, because the reader was too slow."""
 
     def end(self) -> bytes:
-        """What a connection ends with."""
+        """Return the last bytes of a connection."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A format: both of its directions. A module of ``router/codecs`` defines one, as ``CODEC``."""
+
+    decoder: type[Decoder]
+    encoder: type[Encoder]
 
 
 def sample(data: bytes) -> bytes:
+    """Return the beginning of refused input, for a reject."""
     return bytes(data[:SAMPLE_BYTES])

@@ -1,22 +1,22 @@
 """ndjson: one JSON object a line.
 
-Rules: fields by name, in any order; a field that the schema does not have is ignored; a key twice: the last one counts;
-blank lines are nothing; the rest is ``values.py``. A line ``{"_heartbeat": ts}`` is no tuple: it comes out as a train
-of none whose watermark is the time it names. ``NaN`` and ``Infinity`` are not JSON and are refused; going out, a
-value that is not finite is written as ``null``, as JSON has no word for it.
+Rules: fields are found by name, in any order. Fields that the schema does not have are ignored. Of two equal keys the
+last one counts. Blank lines are skipped. ``values.py`` says which values fit. A line ``{"_heartbeat": ts}`` is not a
+tuple: it becomes an empty train with the watermark ``ts``. ``NaN`` and ``Infinity`` are not JSON and are refused. The
+encoder writes a value that is not finite as ``null``.
 
-Three ways in, the same answer from each, chosen by what has arrived (ns of CPU a row of four fields, 55 bytes):
+Three decoders give the same answer; the size of the block chooses (ns of CPU a row of four fields, 55 bytes):
 
-    lines one by one, orjson       1,100   the reference: it alone says which line is bad and why
-    a block joined into one array    700   any layout; from 2 lines on
-    a block by its layout            200   ``ndjson_columns.py``; from 12 KiB on, lets go of Python's lock
+    line by line, orjson             1,100   the reference: only this one finds which line is bad, and why
+    a block joined into one array      700   any layout; from 2 lines on
+    a block by its layout              200   ``ndjson_columns.py``; from 12 KiB on; releases the GIL
     for comparison: polars 410, pyarrow.json 610, orjson.loads alone 500
 
-polars was refused: it takes 5 or {"a": 1} for a string, the first of two equal keys, and a lone surrogate as NUL. When
-a faster way stumbles over anything, the block is taken again in chunks of 64 lines, and a bad chunk line by line.
+polars was refused as a decoder: it takes 5 or {"a": 1} for a string, the first of two equal keys, and a lone surrogate
+as NUL. When a faster decoder fails, the block is decoded again in chunks of 64 lines, and a bad chunk line by line.
 
-Three ways out: a few tuples by orjson (5 us for one, where orjson.loads takes 0.8), columns serialised one by one and
-interleaved (210 ns a row), and polars for long trains (150 to 190 ns without Python's lock, 500 us to start).
+Three encoders: orjson for a few tuples (5 us for one, where orjson.loads takes 0.8), columns serialised one by one and
+interleaved (210 ns a row), and polars for long trains (150 to 190 ns a row and 500 us to start; releases the GIL).
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ import numpy.typing as npt
 import orjson
 
 from catalog.schema import Schema
-from router.codecs.base import Intake, Reason, Received, Reject
-from router.codecs.few import FEW, FewIn, FewOut
-from router.codecs.frames import LONG_TUPLES, FrameWriter
-from router.codecs.ndjson_columns import Layouts
-from router.codecs.rejects import Rejects
-from router.codecs.text import interleave, pieces
-from router.codecs.values import MISSING, MisfitError, make_train, refuse, timestamp_ns
-from router.protocol import Block, LineFramer
+from router.codecs.base import Codec, Intake, Reason, Received, Reject
+from router.codecs.decode.few_rows import FEW_ROWS, FewRowsReader
+from router.codecs.decode.ndjson_columns import Layouts
+from router.codecs.decode.rejects import Rejects
+from router.codecs.decode.values import MISSING, MisfitError, make_train, refuse, timestamp_ns
+from router.codecs.encode.few_rows import FewRowsWriter
+from router.codecs.encode.frames import LONG_TUPLES, FrameWriter
+from router.codecs.encode.text import interleave, pieces
+from router.line_framer import LineBlock, LineFramer
 from storage.train import Train
 
 CHUNK_LINES = 64
-_OPENING = (b"{", b"[")  # the second for the sake of the depth limit
-_DEEP = ("depth limit", "recursion limit", "allocate memory")  # orjson's words for nesting that it will not follow
+_OPENING = (b"{", b"[")  # with [ the line goes to the parser, which reports nesting that is too deep
+_DEEP = ("depth limit", "recursion limit", "allocate memory")  # in orjson's messages about deep nesting
 
 
 class NdjsonDecoder:
@@ -53,7 +54,7 @@ class NdjsonDecoder:
         self._intake = intake
         self._framer = LineFramer(intake.line_bytes)
         self._layouts = Layouts(intake)
-        self._few = FewIn(intake)
+        self._few = FewRowsReader(intake)
         self.received = 0
 
     def receive(self, data: bytes, arrival_ns: int) -> Received:
@@ -62,7 +63,7 @@ class NdjsonDecoder:
     def end(self, arrival_ns: int) -> Received:
         return self._decode(self._framer.end(), arrival_ns)
 
-    def _decode(self, pieces: list[Block | Reject], arrival_ns: int) -> Received:
+    def _decode(self, pieces: list[LineBlock | Reject], arrival_ns: int) -> Received:
         out = Received([], [])
         for piece in pieces:
             if isinstance(piece, Reject):
@@ -72,25 +73,25 @@ class NdjsonDecoder:
                 self._block(piece, arrival_ns, out)
         return out
 
-    def _block(self, block: Block, arrival_ns: int, out: Received) -> None:
+    def _block(self, block: LineBlock, arrival_ns: int, out: Received) -> None:
         train = self._layouts.decode(block.data, arrival_ns) or self._quickly(block.data, arrival_ns)
         if train is None:
-            self._carefully(block, arrival_ns, out)
+            self._in_chunks(block, arrival_ns, out)
         else:
             self.received += train.count
             out.trains.append(train)
 
     def _quickly(self, data: bytes, arrival_ns: int) -> Train | None:
-        """All of it, or None when any line is bad or blank."""
+        """Decode the whole block, or return None when a line is bad or blank."""
         try:
             rows = self._parse(data)
-            train = self._few.train(rows, arrival_ns) if len(rows) <= FEW else None
+            train = self._few.train(rows, arrival_ns) if len(rows) <= FEW_ROWS else None
             return train or make_train(self._intake, self._columns(rows), arrival_ns)
         except (orjson.JSONDecodeError, MisfitError, KeyError):
             return None
 
     def _columns(self, rows: list[dict[str, Any]]) -> list[list[Any]]:
-        """KeyError when a field is missing that may not be."""
+        """Gather the values by field. Raises KeyError when a field is missing that is not nullable."""
         out: list[list[Any]] = []
         for f in self._intake.schema.fields:
             name = f.name
@@ -104,10 +105,10 @@ class NdjsonDecoder:
 
     @staticmethod
     def _parse(data: bytes) -> list[dict[str, Any]]:
-        """Every line, or an exception. Blank lines raise too: the careful way knows them.
+        """Parse every line, or raise. A blank line raises too: the line by line decoder skips it.
 
-        Joined lines are sure to be one object each when every newline stands between } and { and no array is open:
-        an object cannot go on with "},{", so each newline is outside all objects, and the count says the rest.
+        Joined lines hold one object each when every newline stands between } and { and no array is open: an object
+        cannot go on with "},{", so each newline is outside all objects, and the number of objects proves the rest.
         """
         lines = data.count(b"\n")
         if lines == 1:
@@ -124,10 +125,10 @@ class NdjsonDecoder:
                 raise MisfitError
         return rows
 
-    # -- the careful way ----------------------------------------------------------------------------------------------
+    # -- line by line -------------------------------------------------------------------------------------------------
 
-    def _carefully(self, block: Block, arrival_ns: int, out: Received) -> None:
-        """Good lines of the block as one train, and a reject for every bad one."""
+    def _in_chunks(self, block: LineBlock, arrival_ns: int, out: Received) -> None:
+        """Decode the good lines of the block as one train, and make a reject for every bad one."""
         parts: list[Train] = []
         beats: list[int] = []
         rejects = Rejects()
@@ -168,7 +169,7 @@ class NdjsonDecoder:
         return make_train(self._intake, self._columns(good), arrival_ns) if good else None
 
     def _heartbeat(self, line: bytes) -> int | None:
-        """``{"_heartbeat": ts}``: no tuple, but the word that the sender has come this far. None for any other line."""
+        """Return the time of ``{"_heartbeat": ts}``: the sender has come this far. None for any other line."""
         if b'"_heartbeat"' not in line:
             return None
         try:
@@ -178,9 +179,9 @@ class NdjsonDecoder:
             return None
 
     def _row(self, line: bytes) -> dict[str, Any] | tuple[Reason, str]:
-        """One line as a row that fits the schema, or why not."""
+        """Parse one line to a row that fits the schema, or return the reason and a message."""
         if line[:1] not in _OPENING and line.lstrip()[:1] not in _OPENING:
-            return Reason.MALFORMED, "not a JSON object"  # a parser's exception costs 2 us, and there may be many
+            return Reason.MALFORMED, "not a JSON object"  # the exception of a parser costs 2 us
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
@@ -217,14 +218,14 @@ class NdjsonEncoder:
         self._schema = schema
         self._timestamps = timestamps
         self._frames = FrameWriter(timestamps)
-        self._few = FewOut(schema, timestamps)
+        self._few = FewRowsWriter(schema, timestamps)
         self._between = [(b"," if i else b"{") + orjson.dumps(f.name) + b":" for i, f in enumerate(schema.fields)]
 
     def begin(self) -> bytes:
         return b""
 
     def encode(self, train: Train) -> bytes:
-        if train.count <= FEW:
+        if train.count <= FEW_ROWS:
             return self._few.ndjson(train)
         if train.count >= LONG_TUPLES:
             return self._frames.ndjson(train)
@@ -236,3 +237,6 @@ class NdjsonEncoder:
 
     def end(self) -> bytes:
         return b""
+
+
+CODEC = Codec(NdjsonDecoder, NdjsonEncoder)

@@ -1,14 +1,22 @@
-"""The policies: one function a file, ``(state, now_ns) -> Plan | None``.
+"""The policies: one file each, with one function ``(state, now_ns) -> Plan | None``.
 
-Pure: no clock, lock, log, random number or I/O inside, and the state is left as it was found. Ties break on the box's
-number. A policy is found by being here: the function that has its module's name. Beside it a module may have
+A policy is pure: no clock, lock, log, random number or I/O inside, and it leaves the state as it found it. Ties break
+on the box's number. To add a policy, add a file here: the function with the name of its module is found by itself, and
+`aurorad policies`, `aurorad simulate`, the network file and the tests of all policies then know it. The module's
+docstring says what the policy goes by and which paper it comes from. Beside the function a module has
 
-- ``WHEN``: one line on when to use it;
-- ``NEEDS``: what the network must have for it (``latency graphs``, ``deadlines``);
-- ``INSTEAD``: the policy that comes nearest where the network lacks that;
-- ``index(state)``: the structure that the state keeps up to date for it (``scheduler/index.py``).
+- ``WHEN``: one line on when to use it.
 
-``thread_per_box`` is no policy but an engine without a scheduler, for comparison (``engine/thread_per_box.py``).
+and may have
+
+- ``NEEDS``: what it needs of the network (``latency graphs``, ``deadlines``);
+- ``INSTEAD``: the nearest policy for a network that lacks this;
+- ``URGENT_FIRST``: True if it runs the tuples of tight deadlines first, so that a backlog of others does not harm them;
+- ``DROPS``: True if it drops tuples that cannot be in time;
+- ``index(state)``: makes the structure that the state keeps up to date for it (``scheduler/index``).
+
+``thread_per_box`` is not a policy but an engine without a scheduler, for comparison
+(``lab/figures/thread_per_box.py``).
 """
 
 from __future__ import annotations
@@ -37,11 +45,13 @@ class PolicyInfo:
     when: str
     needs: tuple[str, ...] = ()
     instead: str = ""
+    urgent_first: bool = False
+    drops: bool = False
     index: MakeIndex | None = None
 
 
 class _Lazy(Mapping[str, T]):
-    """By name, each made when it is asked for: a daemon imports the one policy that it runs."""
+    """A mapping by name that makes each value on its first use: a daemon imports only the policy that it runs."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -71,24 +81,33 @@ def _info(name: str) -> PolicyInfo:
         module.WHEN,
         getattr(module, "NEEDS", ()),
         getattr(module, "INSTEAD", ""),
+        getattr(module, "URGENT_FIRST", False),
+        getattr(module, "DROPS", False),
         getattr(module, "index", None),
     )
 
 
 @cache
 def policy_infos() -> Mapping[str, PolicyInfo]:
-    """Every policy by name, with what is known of it."""
+    """Return every policy by name, with its declarations."""
     return _Lazy(_info)
 
 
 @cache
 def policies() -> Mapping[str, Policy]:
-    """Every policy by name."""
+    """Return every policy by name."""
     return _Lazy(lambda name: _info(name).decide)
 
 
+def runs_urgent_first(name: str) -> bool:
+    """Return whether a policy runs the tuples of tight deadlines first. `auto` may choose any, so it does not promise
+    that."""
+    info = policy_infos().get(name)
+    return info is not None and info.urgent_first
+
+
 def make_index(policy: Policy) -> MakeIndex:
-    """What makes the index of a policy; of a function that is none of ours (a test's), nothing."""
+    """Return the function that makes the index of a policy. A function that is not in this package has no index."""
     name = getattr(policy, "__name__", "")
     info = policy_infos().get(name)
     if info is not None and info.decide is policy and info.index is not None:
@@ -97,7 +116,7 @@ def make_index(policy: Policy) -> MakeIndex:
 
 
 def requirements(name: str, network: Network) -> list[str]:
-    """What a policy needs and the network lacks, each as a sentence; empty when it fits."""
+    """Return what a policy needs and the network lacks, each as a sentence. An empty list: the policy fits."""
     info = policy_infos()[name]
     outputs = network.outputs
     lacking: list[str] = []
@@ -109,7 +128,7 @@ def requirements(name: str, network: Network) -> list[str]:
 
 
 def nearest(name: str, network: Network) -> str:
-    """The policy that comes nearest to this one and fits the network."""
+    """Return the policy that is nearest to this one and fits the network."""
     seen: set[str] = set()
     while requirements(name, network) and name not in seen:
         seen.add(name)

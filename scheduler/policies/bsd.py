@@ -1,7 +1,10 @@
-"""BSD, balanced slowdown: between HNR and LSF, for the l2 norm of slowdown: S W / (C T^2) (P1).
+"""BSD, balanced slowdown: a compromise between HNR and LSF that keeps the l2 norm of slowdown small (P1).
 
-Boxes are clustered by S/(C T^2) on a logarithmic scale, first come first served inside a cluster, and the heads of the
-clusters are compared: the choice is off by a factor of two at most, and costs a handful of products.
+The priority is S W / (C T^2). S/C is the output for the work, W the wait of the oldest tuple, T the time that a tuple
+of the query takes at best.
+
+Boxes are clustered by S/(C T^2) on a logarithmic scale and served first come first served inside a cluster. Only the
+heads of the clusters are compared: the choice is off by a factor of two at most and costs a handful of products.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "queries that differ in cost: small mean slowdown without starving anybody"
+WHEN = "queries of different cost: a small mean slowdown, and no query starves"
 RATIO = 2.0
 
 

@@ -1,4 +1,8 @@
-"""BTS, batches of tasks: those of one interval together, the earliest deadline first, k intervals at once (P4)."""
+"""BTS, batches of tasks: run the tasks of k intervals together, the earliest deadline first (P4).
+
+A task is one tuple for one query. The tasks of one interval (``batch.basic``) count as having the same deadline. k
+stays as it is set (``batch.k``).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from scheduler.index import Index
 from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 
-WHEN = "deadlines and a steady load"
+WHEN = "deadlines, and a steady load"
 NEEDS = ("deadlines",)
 INSTEAD = "fcfs"
+URGENT_FIRST = True
 
 
 def index(state: SchedulerState) -> Index:

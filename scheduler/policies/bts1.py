@@ -1,4 +1,4 @@
-"""BTS1: BTS, and tasks that cannot make it are dropped before they cost anything (P4)."""
+"""BTS1: BTS that drops the tasks which cannot meet their deadline, before they cost anything (P4)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from scheduler.index import Index
 from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 
-WHEN = "as bts, where a late tuple is worth nothing: it is dropped and counted"
+WHEN = "as bts, where a late tuple is worth nothing: hopeless tuples are dropped and counted"
 NEEDS = ("deadlines",)
 INSTEAD = "fcfs"
+URGENT_FIRST = True
+DROPS = True
 
 
 def index(state: SchedulerState) -> Index:

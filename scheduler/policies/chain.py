@@ -1,4 +1,8 @@
-"""Chain: the box on the steepest segment of its progress chart's lower envelope; among equals the oldest tuple (P2)."""
+"""Chain: run the box that frees memory fastest, looking ahead along its path (P2).
+
+A progress chart shows how the memory of a tuple shrinks with the work that is spent on it. Chain runs the box on the
+steepest segment of the chart's lower envelope; among equals it runs the box with the oldest tuple.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "bursts and little memory: queues stay as short as can be; tuples on flat segments wait"
+WHEN = "bursts and little memory: queues stay as short as possible; boxes that free little memory wait"
 
 
 def index(state: SchedulerState) -> Index:

@@ -1,4 +1,4 @@
-"""EDF, earliest deadline first: one task at a time (P4: TAAT)."""
+"""EDF, earliest deadline first: one task (a tuple for a query) at a time (P4, where it is called TAAT)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from scheduler.plan import Plan, Step
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "few tuples with hard deadlines; every tuple pays for a step of its own"
+WHEN = "few tuples with hard deadlines; every tuple pays for a scheduling step of its own"
 NEEDS = ("deadlines",)
 INSTEAD = "fcfs"
+URGENT_FIRST = True
 
 
 def index(state: SchedulerState) -> Index:

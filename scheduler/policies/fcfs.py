@@ -1,4 +1,4 @@
-"""First come, first served: the box with the oldest tuple at the head of its queue."""
+"""FCFS, first come first served: run the box with the oldest tuple at the head of its queue. A baseline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "the longest wait of a tuple must be short, whatever the output"
+WHEN = "the longest wait of a tuple must be short, whatever its output"
 
 
 def index(state: SchedulerState) -> Index:

@@ -1,7 +1,8 @@
-"""HNR, highest normalized rate: output for work, over what a tuple of the query takes at best (P1, equation 3).
+"""HNR, highest normalized rate: the output for the work, divided by the query's ideal time (P1, equation 3).
 
-V = S / (C T). Running x before y delays the tuples of y by C_x, which costs S_y C_x / T_y in slowdown; the order that
-costs less is the one with the higher V first.
+The priority is V = S / (C T). S counts the tuples that come out for one at the box, C is the work that it causes, T the
+time that a tuple of the query takes at best. Running x before y delays the tuples of y by C_x, which costs
+S_y C_x / T_y in slowdown; the order that costs less runs the higher V first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "queries that differ in cost: the least mean slowdown, each judged by what it would take alone"
+WHEN = "queries of different cost: the least mean slowdown (latency over the time that a query takes alone)"
 
 
 def index(state: SchedulerState) -> Index:

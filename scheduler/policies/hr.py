@@ -1,4 +1,4 @@
-"""HR, highest rate: the box whose tuples give most output for the work that they cause, S/C (P1)."""
+"""HR, highest rate: run the box whose tuples give the most output for the work that they cause, S/C (P1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "the least mean latency over all tuples; dear queries wait while cheap ones have work"
+WHEN = "the least mean latency over all tuples; expensive queries wait while cheap ones have work"
 
 
 def index(state: SchedulerState) -> Index:

@@ -1,4 +1,4 @@
-"""LSF, longest stretch first: the tuple that has waited longest for what it takes at best, W/T (P1)."""
+"""LSF, longest stretch first: run the tuple whose wait is longest relative to its ideal time, W/T (P1)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "the worst slowdown must be small: nobody starves"
+WHEN = "the worst slowdown must be small: no query starves"
 
 
 def index(state: SchedulerState) -> Index:
-    """Boxes of the same T never overtake each other: one cluster for each T that there is."""
+    """Make one cluster for each value of T: boxes of the same T never overtake each other."""
     return Clusters(state, lambda s: [1.0 / t for t in s.facts.box_ideal_ns], ratio=None)
 
 

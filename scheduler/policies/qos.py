@@ -1,12 +1,13 @@
-"""QoS: the p-tuple of Aurora, slope before slack (P0 section 6.1).
+"""QoS: run the box where waiting costs the most utility: the p-tuple of Aurora, slope before slack (P0 section 6.1).
 
-eol(b) is the mean wait of the tuples at b and what the way to the output takes. The box where utility falls fastest at
-its eol comes first; among equals, the one that is nearest to a critical point of its graph.
+The expected output latency of a box, eol(b), is the mean wait of its tuples plus the time of the path to the output.
+The box where utility falls fastest at its eol comes first. Among equals the box that is nearest to a critical point of
+its graph comes first.
 
-The paper computes the pair for every box at every step. But wait grows alike for everyone: a slope holds until the eol
-reaches the next critical point, and of two boxes the one that reaches its own sooner now does so at any later time. So
-the key is (loss, the moment of the next critical point), which moves only when something happens to the box or that
-moment comes, and a heap holds it exactly.
+The paper computes the pair for every box at every step. But every wait grows at the same rate. A slope therefore holds
+until the eol reaches the next critical point, and of two boxes the one that is nearer to its critical point now is
+nearer at any later time. So the key is (loss, time of the next critical point). It changes only when something happens
+to the box or when that time comes, and a heap holds it exactly.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "outputs with latency graphs that differ: the most utility for all of them together"
+WHEN = "outputs with different latency graphs: the most utility over all of them"
 NEEDS = ("latency graphs",)
 INSTEAD = "fcfs"
+URGENT_FIRST = True
 
 
 def index(state: SchedulerState) -> Index:
@@ -27,7 +29,10 @@ def index(state: SchedulerState) -> Index:
 
 
 def key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
-    """Past the last critical point nothing more can be lost; there the oldest tuple goes first."""
+    """Return (loss, time of the next critical point, head), and when the key has to be computed anew.
+
+    Past the last critical point no more utility can be lost; there the oldest tuple goes first.
+    """
     mean_ns = state.mean_arrival_ns(box)
     urgency, way_ns = state.facts.urgency[box]
     loss, edge_ns = urgency.at(now_ns - mean_ns + way_ns)

@@ -1,4 +1,5 @@
-"""QoS in buckets: slopes and slacks on a grid, so that a step costs only the boxes that moved (P0 section 6.2)."""
+"""QoS in buckets: ``qos`` with slopes and slacks on a grid, so that a step costs only the boxes that moved
+(P0 section 6.2)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from scheduler.traversal import expand
 WHEN = "as qos, with thousands of busy boxes: boxes of about the same urgency take turns"
 NEEDS = ("latency graphs",)
 INSTEAD = "fcfs"
+URGENT_FIRST = True
 
 
 def index(state: SchedulerState) -> Index:

@@ -8,9 +8,10 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "latency graphs, and costs that cannot be foretold: goes by results and not by estimates"
+WHEN = "latency graphs, and costs that cannot be predicted: reacts to measured results instead of estimates"
 NEEDS = ("latency graphs",)
 INSTEAD = "fcfs"
+URGENT_FIRST = True
 
 
 def index(state: SchedulerState) -> Index:

@@ -1,6 +1,6 @@
-"""Random: any ready unit, each as likely as the other. A baseline for experiments.
+"""Random: run any ready unit, each with the same probability. A baseline for experiments.
 
-The chance comes from the seed and the number of plans so far, so the same state gives the same choice.
+The choice comes from the seed and the number of plans so far: the same state gives the same choice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "a baseline for experiments; starves nobody, promises nothing"
+WHEN = "a baseline for experiments; no unit starves, and nothing is promised"
 
 
 def random(state: SchedulerState, now_ns: int) -> Plan | None:
@@ -23,7 +23,7 @@ def random(state: SchedulerState, now_ns: int) -> Plan | None:
 
 
 def mix(seed: int, count: int) -> int:
-    """SplitMix64: 64 bits in which neighbours have nothing in common."""
+    """Mix with SplitMix64: 64 bits that differ completely for neighbouring counts."""
     z = (seed + (count + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF

@@ -1,8 +1,9 @@
-"""VPipe: the whole network as one virtual line, and Chain on the line (P2 section 3).
+"""VPipe: see the whole network as one virtual line, and run Chain on the line (P2 section 3).
 
-On the line every tuple passes by the boxes that it is not for, so selectivities and costs are averages over all tuples
-that pass (equation 1), and one lower envelope orders boxes of different branches and inputs. Among the boxes of one
-segment the oldest tuple goes first: that keeps many inputs in the order of time, which is what the line is for.
+On the line every tuple passes by the boxes that it is not for. Selectivities and costs are therefore averages over all
+tuples that pass (equation 1), and one lower envelope orders boxes of different branches and inputs. Among the boxes of
+one segment the oldest tuple goes first: that keeps several inputs in the order of time, which is the purpose of the
+line.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from scheduler.plan import Plan
 from scheduler.state import SchedulerState
 from scheduler.traversal import expand
 
-WHEN = "as chain, where streams are joined or shared: inputs that wait for each other move together"
+WHEN = "as chain, where streams are joined or shared: inputs that wait for each other advance together"
 
 
 def index(state: SchedulerState) -> Index:

@@ -1,9 +1,11 @@
-"""A disk that forgets: the interface of ``storage/files.py`` in memory, with what a power cut may do to it.
+"""A disk in memory that forgets what was not synced: the interface of ``storage/files.py`` with power failures.
 
-What was synced stays. Of what was not, a crash keeps anything: nothing, a part of it in order, or scattered sectors,
-with the file's end anywhere. Names behave alike: a file that was made, renamed or removed since its folder was last
-synced may or may not be there, though in the order in which it happened. Every deed is counted, so a test can end the
-world before any of them (``crash_before``), fail a sync (``fail_syncs``) or fill the disk (``capacity_bytes``).
+Synced bytes survive a crash. Of the other bytes a crash keeps any part: nothing, a prefix, or scattered sectors, and
+the file may end anywhere. Names behave alike: when a file was created, renamed or removed since the last sync of its
+folder, the change may or may not survive, but changes survive in the order in which they were made.
+
+Every file operation is counted. So a test can cut the power before any of them (``crash_before``), fail a sync
+(``fail_syncs``) or fill the disk (``capacity_bytes``).
 """
 
 from __future__ import annotations
@@ -12,22 +14,24 @@ import errno
 from collections.abc import Sequence
 from random import Random
 
-from storage.files import Bytes, File, Space
+from storage.files import Bytes, DiskSpace, File
 
 SECTOR = 512
 
 
 class PowerCut(BaseException):
-    """The world ends here. Not an Exception: no handler of errors may catch it."""
+    """The power fails now. Not an Exception, so that no error handler of the product catches it."""
 
 
 class Inode:
-    """A file's bytes: those on the disk, and those that the kernel shows."""
+    """The bytes of a file: those on the disk, and those that the kernel shows."""
 
     def __init__(self, durable: bytes = b"") -> None:
         self.durable = durable
         self.live = bytearray(durable)
-        self.steps: list[tuple[int, bytes] | int] = []  # since the last sync: (offset, bytes), or cut to a size
+        self.steps: list[
+            tuple[int, bytes] | int
+        ] = []  # since the last sync: (offset, bytes), or a truncation to a size
 
     def synced(self) -> None:
         self.durable = bytes(self.live)
@@ -55,7 +59,7 @@ class Inode:
         return Inode(bytes(data))
 
     def _scatter(self, data: bytearray, rng: Random) -> None:
-        """Sectors beyond what was durable came out in any order: those that did not hold zeros or what was there."""
+        """Zero random sectors behind the durable bytes: the disk writes sectors in any order."""
         for start in range(len(self.durable) // SECTOR * SECTOR, len(data), SECTOR):
             if rng.random() < 0.5:
                 first = max(start, len(self.durable))
@@ -74,7 +78,7 @@ class CrashFile:
 
     def append(self, parts: Sequence[Bytes]) -> None:
         data = b"".join(bytes(p) for p in parts)
-        self._disk.deed(f"append {len(data)} to {self.name}")
+        self._disk.count_operation(f"append {len(data)} to {self.name}")
         room = self._disk.space().free_bytes
         taken = data[: max(0, room)]
         self._inode.steps.append((self.size, taken))
@@ -83,21 +87,21 @@ class CrashFile:
             raise OSError(errno.ENOSPC, "No space left on device", self.name)
 
     def sync(self) -> None:
-        number = self._disk.deed(f"sync {self.name}")
+        number = self._disk.count_operation(f"sync {self.name}")
         if number in self._disk.fail_syncs:
-            # As the kernel does: the pages count as clean from now on and are never written.
+            # Like the kernel: mark the pages clean, and never write them.
             self._inode.steps.clear()
             self._disk.lost.append(self.name)
             raise OSError(errno.EIO, "Input/output error", self.name)
         if self.name in self._disk.lost:
-            return  # says that all is well, and has lost what it had before
+            return  # reports success, although earlier bytes are lost
         self._inode.synced()
 
     def begin_sync(self, offset: int) -> None:
-        """No deed: a power cut may keep what was not synced anyway."""
+        """Do nothing, and count no operation: a power cut may keep unsynced bytes in any case."""
 
     def truncate(self, size: int) -> None:
-        self._disk.deed(f"truncate {self.name}")
+        self._disk.count_operation(f"truncate {self.name}")
         del self._inode.live[size:]
         self._inode.steps.append(size)
 
@@ -112,29 +116,31 @@ class CrashFiles:
     def __init__(self, names: dict[str, Inode] | None = None, capacity_bytes: int = 2**62) -> None:
         self.names = dict(names or {})  # as the kernel shows them
         self._durable = dict(self.names)
-        self._moves: list[tuple[str, str, Inode | None]] = []  # (folder, name, what it is then) since its last sync
+        self._moves: list[
+            tuple[str, str, Inode | None]
+        ] = []  # (folder, name, its new inode) since the folder's last sync
         self.capacity_bytes = capacity_bytes
-        self.deeds: list[str] = []
+        self.operations: list[str] = []
         self.crash_before: int | None = None
         self.is_off = False
         self.fail_syncs: set[int] = set()
-        self.lost: list[str] = []  # files of which a sync has failed
+        self.lost: list[str] = []  # files with a failed sync
 
-    def deed(self, what: str) -> int:
-        number = len(self.deeds)
+    def count_operation(self, what: str) -> int:
+        number = len(self.operations)
         if self.crash_before is not None and number >= self.crash_before:
             self.is_off = True
             raise PowerCut(what)
-        self.deeds.append(what)
+        self.operations.append(what)
         return number
 
     def look(self, *_: object) -> None:
-        """For a thread that waits for another: that one may be what the power cut has ended."""
+        """Raise PowerCut when the power is off. For a thread that waits for another, which may have ended so."""
         if self.is_off:
             raise PowerCut("in another thread")
 
     def crash(self, rng: Random) -> CrashFiles:
-        """The disk that the next start finds."""
+        """Return the disk that a start after a power failure finds."""
         names = dict(self._durable)
         kept = rng.randint(0, len(self._moves))
         for _, name, inode in self._moves[:kept]:
@@ -149,13 +155,13 @@ class CrashFiles:
         return CrashFiles({name: fresh[id(inode)] for name, inode in names.items()}, self.capacity_bytes)
 
     def killed(self) -> CrashFiles:
-        """What a process finds after one that was killed: the kernel has kept everything."""
+        """Return the disk that a start after a kill finds: the kernel has kept everything."""
         return CrashFiles({name: Inode(bytes(i.live)) for name, i in self.names.items()}, self.capacity_bytes)
 
     # -- the interface ------------------------------------------------------------------------------------------------
 
     def create(self, name: str) -> File:
-        self.deed(f"create {name}")
+        self.count_operation(f"create {name}")
         if name in self.names:
             raise FileExistsError(errno.EEXIST, "File exists", name)
         inode = Inode()
@@ -172,20 +178,20 @@ class CrashFiles:
         return sorted({n[len(prefix) :].split("/")[0] for n in self.names if n.startswith(prefix)})
 
     def rename(self, old: str, new: str) -> None:
-        self.deed(f"rename {old} {new}")
+        self.count_operation(f"rename {old} {new}")
         inode = self.names[old]
-        # The new name first: a crash in between finds the file under both, never under none.
+        # The new name first: a crash between the two finds the file under both names, never under none.
         self.names[new] = inode
         del self.names[old]
         self._moves += [(_folder(new), new, inode), (_folder(old), old, None)]
 
     def remove(self, name: str) -> None:
-        self.deed(f"remove {name}")
+        self.count_operation(f"remove {name}")
         del self.names[name]
         self._moves.append((_folder(name), name, None))
 
     def sync_folder(self, folder: str) -> None:
-        self.deed(f"sync_folder {folder}")
+        self.count_operation(f"sync_folder {folder}")
         for at, name, inode in self._moves:
             if at == folder:
                 if inode is None:
@@ -194,15 +200,15 @@ class CrashFiles:
                     self._durable[name] = inode
         self._moves = [m for m in self._moves if m[0] != folder]
 
-    def space(self) -> Space:
+    def space(self) -> DiskSpace:
         used = sum(len(inode.live) for inode in self.names.values())
-        return Space(max(0, self.capacity_bytes - used), self.capacity_bytes)
+        return DiskSpace(max(0, self.capacity_bytes - used), self.capacity_bytes)
 
     def where(self, name: str) -> str:
         return name
 
     def flip(self, name: str, bit: int) -> None:
-        """Bit rot, on the disk and in what the kernel shows."""
+        """Flip a bit, on the disk and in the bytes that the kernel shows."""
         inode = self.names[name]
         inode.live[bit // 8] ^= 1 << (bit % 8)
         inode.synced()

@@ -1,10 +1,11 @@
-"""The real daemon under load, killed again and again; a client and a reader that keep their own journals as the oracle.
+"""The real daemon under load, killed again and again. The oracle is the journal of a client and a reader.
 
     python -m tests.crash.driver --cycles 200
 
-A sender numbers its batches and keeps what was acknowledged; a named reader on each output keeps its place and what it
-got. The daemon is killed with SIGKILL at random moments and started again on the same data_dir. In the end everything
-that was acknowledged must have come out exactly as plain Python computes it, and nothing twice but what is flagged.
+A sender numbers its batches and notes the acknowledged ones. A named reader on each output keeps its own place and all
+rows that it got. The driver kills the daemon with SIGKILL at random moments and starts it again on the same data_dir.
+In the end everything acknowledged must have come out exactly as plain Python computes it. Only rows that are flagged as
+repeats may have come twice.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +29,8 @@ from typing import Any
 
 from aurorad_client import ClientError, Reader, Sender
 
-from engine.processes import command
+from engine.lab.processes import command
+from tests.crash.dying_daemon import dying_command
 from tests.crash.world import BEGIN_NS, SECOND, expected_pairs, expected_totals, row
 from tests.e2e.daemon import free_ports
 
@@ -57,15 +60,16 @@ SPILLING = (
     .replace("outputs:\n", '  wide: {{map: odd, select: {{v: v, w: "lpad(k, 4000)"}}}}\noutputs:\n')
     + "  held: {{from: wide, sink: {{tcp: 127.0.0.1:{held}, when_slow: block, buffer: 16KiB}}}}\n"
 )
-"""As above, and an output whose reader holds its boxes up, so that what comes waits on disk before them."""
+"""As above, with one more output whose reader blocks its boxes, so that trains wait on disk before them."""
 
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 FLUSH = {"ts": BEGIN_NS + 10**8 * SECOND, "k": "z", "v": 0}
-"""Moves event time past every window, falls out of the sums and has no partner."""
+"""Moves event time past every window. It is in no sum and has no partner in the join."""
 
 
 class Collector(threading.Thread):
-    """A named reader that keeps its own place."""
+    """A named reader that keeps its own place, on a thread."""
 
     def __init__(self, port: int, plain: Callable[[dict[str, Any]], tuple[Any, ...]]) -> None:
         super().__init__(name="collector", daemon=True)
@@ -78,7 +82,7 @@ class Collector(threading.Thread):
         self.error: BaseException | None = None
         self._reader: Reader | None = None
         self.is_ended = False
-        self.is_there = threading.Event()  # from here on it may miss nothing
+        self.is_there = threading.Event()  # from here on no row may be missing
 
     def run(self) -> None:
         try:
@@ -102,7 +106,7 @@ class Collector(threading.Thread):
 
 
 class Holder(threading.Thread):
-    """A plain reader that reads nothing until it is told to, and comes again when the daemon does."""
+    """A plain reader that reads nothing until ``may_read`` is set, and reconnects when the daemon restarts."""
 
     def __init__(self, port: int) -> None:
         super().__init__(name="holder", daemon=True)
@@ -115,7 +119,9 @@ class Holder(threading.Thread):
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
                 s.connect(("127.0.0.1", self._port))
                 while not self.may_read.wait(0.02):
-                    if s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO) & 0xFF != _ESTABLISHED:  # the state
+                    if (
+                        s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO) & 0xFF != _ESTABLISHED
+                    ):  # the first byte is the state of the connection
                         break
                 while self.may_read.is_set() and s.recv(2**16):
                     pass
@@ -142,7 +148,7 @@ class Driver:
         http, source, totals, joined, held = free_ports(5)
         self.source, self.totals, self.joined = source, totals, joined
         self.holder = Holder(held) if spilling else None
-        self.spilled_bytes = 0  # the most that was on disk when it was killed
+        self.spilled_bytes = 0  # the most spilled bytes on disk at a kill
         self.file = folder / "network.yaml"
         self.file.write_text(
             (SPILLING if spilling else NETWORK).format(
@@ -159,12 +165,15 @@ class Driver:
 
     # -- the daemon ---------------------------------------------------------------------------------------------------
 
-    def start(self, **environment: str) -> None:
+    def start(self, dying_before: int | None = None) -> None:
+        """Start the daemon. ``dying_before``: it kills itself before the file operation with this number."""
+        arguments = command("run", str(self.file))
+        if dying_before is not None:
+            arguments = dying_command(dying_before, "run", str(self.file))
         with self.log.open("ab") as sink:
             self.process = subprocess.Popen(
-                command("run", str(self.file)), stdout=sink, stderr=sink,
-                env={**os.environ, **self.environment, **environment},
-            )  # fmt: skip
+                arguments, stdout=sink, stderr=sink, cwd=ROOT, env={**os.environ, **self.environment}
+            )
         self.starts += 1
 
     def kill(self) -> None:
@@ -181,7 +190,10 @@ class Driver:
         return [dict(zip(("ts", "k", "v"), row(n), strict=True)) for n in numbers]
 
     def publish(self, collectors: list[Collector]) -> None:
-        """On a thread: batches until told to stop. What is emitted before an output has a reader is kept for nobody."""
+        """Send batches until ``_stop`` is set, on a thread.
+
+        Waits for the readers first: the daemon keeps no output from before its first named reader.
+        """
         try:
             for collector in collectors:
                 assert collector.is_there.wait(2 * START_SECONDS), "a reader was never welcomed"
@@ -202,7 +214,7 @@ class Driver:
     def run(
         self, cycles: int, *, longest_s: float = 1.0, on_cycle: Callable[[int], None] = lambda n: None
     ) -> dict[str, Any]:
-        """Kill and start so many times under load; what came of it."""
+        """Kill and start the daemon ``cycles`` times under load; return the verdict."""
         begun = time.monotonic()
         self.start()
         collectors, publisher = self._load()
@@ -215,13 +227,14 @@ class Driver:
             on_cycle(cycle)
         return self._finish(collectors, publisher, begun)
 
-    def run_dying(self, deed: int) -> dict[str, Any]:
-        """Start a daemon that kills itself before this deed, and then one that lives."""
+    def run_dying(self, operation: int) -> dict[str, Any]:
+        """Start a daemon that kills itself before this file operation, then one that survives; return the verdict."""
         begun = time.monotonic()
-        self.start(AURORAD_CRASH_BEFORE=str(deed))
+        self.start(dying_before=operation)
         collectors, publisher = self._load()
         assert self.process is not None
-        self.process.wait(START_SECONDS)
+        ended = self.process.wait(START_SECONDS)
+        assert ended == -signal.SIGKILL, self.log.read_text()[-2_000:]
         self.start()
         return self._finish(collectors, publisher, begun)
 

@@ -1,16 +1,16 @@
-"""The long run behind the figures of GUARANTEES.md: about an hour on two cores.
+"""The long run behind the figures of the guarantees: about an hour on two cores.
 
-    python -m tests.crash.long                        all of it
+    python -m tests.crash.long                        everything
     python -m tests.crash.long seeds kills            only these
-    python -m tests.crash.long seeds --part 3/8       an eighth of it, for a machine that others use too
+    python -m tests.crash.long seeds --part 3/8       an eighth of it, for a shared machine
 
 - ``seeds``: 2,000 lives on the disk that forgets, ended at random
-- ``spilled``: 500 more in which most of what waits is on disk
-- ``points``: a script of 1,000 tuples, with the power cut before every single deed of it
+- ``spilled``: 500 more in which most waiting trains are on disk
+- ``points``: a script of 1,000 tuples, with a power cut before every single file operation
 - ``machines``: 1,000 random programs of the state machine
 - ``kills``: the real daemon under load, killed 200 times
-- ``held``: killed 40 times while a reader holds it up and queues are on disk
-- ``deeds``: the real daemon, killed before each of its first 60 deeds
+- ``held``: killed 40 times while a reader blocks it and queues are on disk
+- ``operations``: the real daemon, killed before each of its first 60 file operations
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seeds": (["tests/crash/test_world.py", "-k", "random"], {"AURORAD_CRASH_SEEDS": "2000"}),
     "spilled": (["tests/crash/test_world.py", "-k", "while_queues"], {"AURORAD_CRASH_SEEDS": "5000"}),
-    "points": (["tests/crash/test_world.py", "-k", "before_this_deed"], {"AURORAD_CRASH_POINTS": "1000000"}),
+    "points": (["tests/crash/test_world.py", "-k", "before_this_operation"], {"AURORAD_CRASH_POINTS": "1000000"}),
     "machines": (["tests/property/test_storage_machine.py"], {"AURORAD_MACHINES": "1000"}),
 }
-KILLS, HELD, DEEDS = 200, 40, 60
+KILLS, HELD, OPERATIONS = 200, 40, 60
 
 
 def suite(name: str, part: int, parts: int) -> dict[str, object]:
@@ -75,19 +75,19 @@ def held(part: int, parts: int) -> dict[str, object]:
     }
 
 
-def deeds(part: int, parts: int) -> dict[str, object]:
+def operations(part: int, parts: int) -> dict[str, object]:
     begun = time.monotonic()
     failed: list[dict[str, object]] = []
-    for deed in range(part, DEEDS, parts):
+    for operation in range(part, OPERATIONS, parts):
         with tempfile.TemporaryDirectory() as folder:
-            verdict = Driver(Path(folder), seed=deed).run_dying(deed)
+            verdict = Driver(Path(folder), seed=operation).run_dying(operation)
         if not _holds(verdict):
-            failed.append({"deed": deed, **verdict})
+            failed.append({"operation": operation, **verdict})
     return {
-        "run": "deeds",
+        "run": "operations",
         "part": f"{part}/{parts}",
         "passed": not failed,
-        "deeds": len(range(part, DEEDS, parts)),
+        "operations": len(range(part, OPERATIONS, parts)),
         "failed": failed,
         "seconds": round(time.monotonic() - begun),
     }
@@ -99,13 +99,13 @@ def _holds(verdict: dict[str, object]) -> bool:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("runs", nargs="*", choices=[[], *RUNS, "kills", "held", "deeds"])
+    arguments.add_argument("runs", nargs="*", choices=[[], *RUNS, "kills", "held", "operations"])
     arguments.add_argument("--part", default="0/1")
     chosen = arguments.parse_args()
     part, parts = map(int, chosen.part.split("/"))
     results = []
-    for name in chosen.runs or [*RUNS, "kills", "held", "deeds"]:
-        run = {"kills": kills, "held": held, "deeds": deeds}.get(name)
+    for name in chosen.runs or [*RUNS, "kills", "held", "operations"]:
+        run = {"kills": kills, "held": held, "operations": operations}.get(name)
         results.append(suite(name, part, parts) if run is None else run(part, parts))
         print(json.dumps(results[-1]), flush=True)
     sys.exit(0 if all(r["passed"] for r in results) else 1)

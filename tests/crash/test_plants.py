@@ -1,7 +1,7 @@
-"""Bugs planted on purpose: each scenario holds without its bug, and must not hold with it.
+"""Planted bugs (``plants.py``): each scenario passes without its bug and must fail with it.
 
-The scenarios are those of the suite itself (a few are repeated here at their shortest), so a plant that no longer fails
-means that a guarantee is no longer tested.
+The scenarios are tests of the suite, some repeated here at their shortest. So when a plant is no longer caught, a
+guarantee is no longer tested.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from random import Random
 import pytest
 
 from scheduler.events import OutputBlocked
-from storage.plants import PLANTS, plant
+from storage.log import Log
 from tests.crash.crash_files import PowerCut
+from tests.crash.plants import PLANTS, plant, replaced
 from tests.crash.world import OUTPUTS, World, end_all, run_script
-from tests.unit import test_admission, test_checkpoint, test_log, test_spill_cut
+from tests.unit import test_admission, test_checkpoint, test_log, test_spill_superbox
 
 
 def power_cuts() -> None:
-    """Cut the power before each of the first deeds, once."""
+    """Cut the power before each of the first file operations, once each."""
     for point in range(4, 14):
         world = World(seed=point, batch=3)
         world.files.crash_before = point
@@ -29,7 +30,7 @@ def power_cuts() -> None:
 
 
 def kill_and_go_on() -> None:
-    """No checkpoint since the first batches: a kill, a replay, more of the same."""
+    """Kill long after the last checkpoint; then replay and continue."""
     world = World()
     run_script(world, 6, checkpoint_every=3)
     run_script(world, 10, checkpoint_every=1_000)
@@ -41,7 +42,7 @@ def kill_and_go_on() -> None:
 
 
 def reader_in_the_middle() -> None:
-    """The reader has seen the first half when the daemon is killed, and the replay brings another order."""
+    """Kill when the reader has the first half; the replay may emit in another order."""
     world = World()
     world.start()
     for sequence in range(1, 9):
@@ -56,7 +57,7 @@ def reader_in_the_middle() -> None:
 
 
 def stop_and_go_on() -> None:
-    """A checkpoint, a kill, more of the same: what is restored is all there is."""
+    """Checkpoint, kill and continue: the state comes from the checkpoint alone."""
     world = World()
     run_script(world, 7, checkpoint_every=7)
     world.settle()
@@ -83,10 +84,10 @@ def checkpoint_while_trains_wait() -> None:
 
 
 def checkpoints_on_a_short_log() -> None:
-    """Segments of a few records, so that a checkpoint lets go of some; the power goes while it is written."""
-    for deed in range(0, 12, 2):
-        world = World(seed=deed)
-        world.ack_share = 1.0  # so that no reader holds the log back
+    """Use segments of a few records, so that a checkpoint removes some, and cut the power while it is written."""
+    for operation in range(0, 12, 2):
+        world = World(seed=operation)
+        world.ack_share = 1.0  # so that no reader keeps the log from being pruned
         world.start()
         assert world.life is not None
         world.life.keeper.log.segment_bytes = 600
@@ -94,32 +95,32 @@ def checkpoints_on_a_short_log() -> None:
         run_script(world, 9, checkpoint_every=1_000)
         world.settle()
         world.read()
-        world.files.crash_before = len(world.files.deeds) + deed
+        world.files.crash_before = len(world.files.operations) + operation
         try:
             world.checkpoint()
         except PowerCut:
             pass
-        world.cut()
+        world.lose_power()
         run_script(world, 12)
         world.finish()
 
 
 def checkpoints_and_power_cuts() -> None:
     for seed in range(6):
-        test_checkpoint.test_a_power_cut_before_any_deed_leaves_the_old_or_the_new(seed)
+        test_checkpoint.test_a_power_cut_before_any_operation_leaves_the_old_or_the_new(seed)
 
 
 SCENARIOS: dict[str, Callable[[], None]] = {
     "ack_before_sync": power_cuts,
     "retry_sync": test_log.test_a_sync_that_fails_is_never_tried_again,
-    "cut_damage": test_log.test_every_bit_of_an_acknowledged_record_is_guarded,
+    "truncate_damage": test_log.test_every_bit_of_an_acknowledged_record_is_guarded,
     "dedup_in_memory": kill_and_go_on,
     "accept_gap": test_admission.test_next_again_and_too_far,
     "unlink_before_persist": checkpoints_on_a_short_log,
     "checkpoint_in_place": checkpoints_and_power_cuts,
     "cut_without_queues": checkpoint_while_trains_wait,
     "window_off_by_one": stop_and_go_on,
-    "spill_overtakes": test_spill_cut.test_a_superbox_ends_where_a_queue_is_on_disk,
+    "spill_overtakes": test_spill_superbox.test_a_superbox_ends_where_a_queue_is_on_disk,
     "forget_sent": reader_in_the_middle,
     "replay_twice": kill_and_go_on,
 }
@@ -146,19 +147,33 @@ def test_the_planted_bug_is_caught(name: str) -> None:
             caught = error
         finally:
             end_all()
-    assert caught is not None, f"{name} ({PLANTS[name]}) was not caught"
+    assert caught is not None, f"{name} ({PLANTS[name].mistake}) was not caught"
     assert not isinstance(caught, (TypeError, NameError, AttributeError)), repr(caught)
 
 
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_a_plant_leaves_nothing_behind(name: str) -> None:
+    targets = [(owner, target) for owner, target, _ in PLANTS[name].replacements]
+    before = [vars(owner)[target] for owner, target in targets]
+    with plant(name):
+        assert all(vars(owner)[target] is not b for (owner, target), b in zip(targets, before, strict=True))
+    assert [vars(owner)[target] for owner, target in targets] == before
+
+
+def test_a_plant_whose_target_is_gone_fails_loudly() -> None:
+    with pytest.raises(AttributeError, match=r"Log\.no_such_step is gone"), replaced(Log, "no_such_step", lambda f: f):
+        pass
+
+
 def test_seeds_decide_what_a_power_cut_leaves() -> None:
-    """The disk that forgets does so differently for different seeds, and alike for one."""
+    """The disk forgets differently for different seeds, and equally for one seed."""
 
     def left(seed: int) -> dict[str, bytes]:
         world = World(seed=1)
         world.start()
         for _ in range(3):
             world.publish()
-        world.files.crash_before = len(world.files.deeds) + 3  # written, and not synced
+        world.files.crash_before = len(world.files.operations) + 3  # written, and not synced
         with pytest.raises(PowerCut):
             world.commit()
         assert world.life is not None

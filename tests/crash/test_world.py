@@ -1,4 +1,4 @@
-"""The keeper and the engine on a disk that forgets: power cuts at every deed, and at random."""
+"""The keeper and the engine on a disk that forgets: power cuts at every file operation, and at random."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.e2e.daemon import wait_for
 
 SEEDS = int(os.environ.get("AURORAD_CRASH_SEEDS", "15"))
 POINTS = int(os.environ.get("AURORAD_CRASH_POINTS", "15"))
-"""How many; the long run (``tests/crash/long.py``) takes 2,000 seeds and every point."""
+"""The number of cases; the long run (``tests/crash/long.py``) takes 2,000 seeds and every point."""
 
 PART, PARTS = map(int, os.environ.get("AURORAD_CRASH_PART", "0/1").split("/"))
-"""The long run can be taken in parts: this one of so many."""
+"""Which part of the long run to take, and into how many parts it is split."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,23 +58,23 @@ def test_kill_without_a_checkpoint_replays_everything() -> None:
     world.finish()
 
 
-def deeds_of_the_script(batches: int) -> int:
+def operations_of_the_script(batches: int) -> int:
     world = World(batch=10)
     run_script(world, batches)
     assert world.life is not None
     world.life.end()
-    return len(world.files.deeds)
+    return len(world.files.operations)
 
 
 BATCHES = 100 if POINTS > 1_000 else 24
-TOTAL = deeds_of_the_script(BATCHES)
+TOTAL = operations_of_the_script(BATCHES)
 
 
 CHOSEN = sorted({int(i * TOTAL / POINTS) for i in range(POINTS)} if POINTS < TOTAL else range(TOTAL))
 
 
 @pytest.mark.parametrize("point", CHOSEN[PART::PARTS])
-def test_a_power_cut_before_this_deed(point: int) -> None:
+def test_a_power_cut_before_this_operation(point: int) -> None:
     world = World(seed=point, batch=10)
     world.files.crash_before = point
     run_script(world, BATCHES)
@@ -90,21 +90,21 @@ def test_power_cuts_and_kills_at_random(seed: int) -> None:
     target = 0
     while world.acknowledged < total:
         target = min(total, target + rng.randint(3, 15))
-        world.files.crash_before = len(world.files.deeds) + rng.randint(1, 60)
+        world.files.crash_before = len(world.files.operations) + rng.randint(1, 60)
         try:
             if world.life is None:
                 world.start()
-            run_until_cut(world, target, rng)
+            run_at_random(world, target, rng)
             world.files.crash_before = None
             if rng.random() < 0.3:
                 world.kill()
         except PowerCut:
-            world.cut()
+            world.lose_power()
     end(world)
 
 
 def end(world: World) -> None:
-    """No more cuts: it comes up once more, and everything is looked at."""
+    """Start once more without power cuts, and check all results."""
     world.files.crash_before = None
     if world.life is None:
         world.start()
@@ -112,30 +112,30 @@ def end(world: World) -> None:
 
 
 def sizes(seed: int) -> dict[str, int]:
-    """Of the log: of every four worlds one writes groups in pieces, one begins segments often, one does both."""
+    """Vary the log: of every four worlds one writes groups in pieces, one begins segments often, one does both."""
     pieces = {"piece_bytes": 400} if seed % 2 else {}
     return pieces | ({"segment_bytes": 3_000} if seed // 2 % 2 else {})
 
 
-def run_until_cut(world: World, batches: int, rng: Random) -> None:
+def run_at_random(world: World, batches: int, rng: Random) -> None:
     while world.acknowledged < batches:
-        deed = rng.random()
-        if world.sent < batches and deed < 0.5:
+        draw = rng.random()
+        if world.sent < batches and draw < 0.5:
             world.publish()
-        elif world.sent and deed < 0.6:
+        elif world.sent and draw < 0.6:
             world.publish(resend=rng.randint(1, 3))
-        elif deed < 0.85 or world.sent >= batches:
+        elif draw < 0.85 or world.sent >= batches:
             world.commit()
-        elif deed < 0.92:
+        elif draw < 0.92:
             world.checkpoint()
-        elif deed < 0.98:
+        elif draw < 0.98:
             world.read()
         elif world.life is not None:
-            world.life.now_ns += rng.randint(-(10**15), 10**15)  # the clock jumps, up to twelve days either way
+            world.life.now_ns += rng.randint(-(10**15), 10**15)  # the clock jumps by up to twelve days
 
 
 def test_two_checkpoints_without_a_record_between_them_are_two() -> None:
-    """Trains wait, then they are processed; the log does not move. The second checkpoint must not keep them waiting."""
+    """Process waiting trains between two checkpoints at one log position: the second must not hold them as waiting."""
     world = World()
     world.start()
     assert world.life is not None
@@ -157,21 +157,23 @@ def test_two_checkpoints_without_a_record_between_them_are_two() -> None:
 SPILLING = NETWORK.replace("time: ts,", "time: ts, overload: spill,")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # it ends the spill thread too
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # a power cut ends the spill thread too
 @pytest.mark.parametrize("seed", range(PART, max(3, SEEDS // 10), PARTS))
 def test_power_cuts_while_queues_are_on_disk(seed: int) -> None:
-    """Outputs are blocked and freed, so that most of what waits is on disk; the spill thread's own deeds count too."""
+    """Block and free outputs, so that most waiting trains are on disk. Operations of the spill thread count too."""
     rng = Random(seed)
     world = World(seed=seed, batch=100, network=SPILLING, memory_bytes=20_000, **sizes(seed))
     while world.acknowledged < 60:
-        world.files.crash_before = len(world.files.deeds) + rng.randint(5, 120)
+        world.files.crash_before = len(world.files.operations) + rng.randint(5, 120)
         try:
             if world.life is None:
                 world.start()
             run_blocked(world, min(60, world.sent + rng.randint(5, 25)), rng)
             world.kill()
         except PowerCut:
-            world.cut()
+            world.lose_power()
     end(world)
 
 
@@ -180,16 +182,16 @@ def run_blocked(world: World, batches: int, rng: Random) -> None:
     blocked: set[int] = set()
     while world.acknowledged < batches:
         assert world.life.engine.loop.failure is None
-        deed = rng.random()
-        if deed < 0.15:
+        draw = rng.random()
+        if draw < 0.15:
             output = rng.randrange(OUTPUTS)
             world.life.engine.post(OutputFreed(output) if output in blocked else OutputBlocked(output))
             blocked ^= {output}
-        elif deed < 0.6 and world.sent < batches:
+        elif draw < 0.6 and world.sent < batches:
             world.publish()
-        elif deed < 0.85:
+        elif draw < 0.85:
             world.commit()
-        elif deed < 0.95:
+        elif draw < 0.95:
             world.checkpoint()
         else:
             world.read()
@@ -198,7 +200,7 @@ def run_blocked(world: World, batches: int, rng: Random) -> None:
 
 
 def test_queues_on_disk_survive_in_their_order() -> None:
-    """Nothing is taken while ten times the memory comes in; a checkpoint, a kill, and all of it comes out."""
+    """Block all boxes while ten times the memory comes in; after a checkpoint and a kill everything must come out."""
     world = World(batch=200, network=SPILLING, memory_bytes=20_000)
     world.start()
     for life in range(3):

@@ -1,8 +1,8 @@
 """A small world around the real keeper and the real engine: one client, one named reader, a disk that forgets.
 
-The client numbers its batches and keeps its own journal: what it has sent and what was acknowledged. The reader keeps
-its own place. Nothing runs by itself but the engine's threads: groups and checkpoints happen when the test says so, so
-a power cut can come before any deed of the disk. The oracle is plain Python over the client's journal.
+The client numbers its batches and keeps a journal of what it sent and what was acknowledged. The reader keeps its own
+place. Only the engine's threads run by themselves: the test triggers each group commit and each checkpoint, so it can
+cut the power before any file operation. The oracle is plain Python over the client's journal.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from catalog.build import read_network
-from engine.boxes import box_kinds
-from engine.core import Engine
-from engine.durable.committer import Outcome
-from engine.durable.desk import KeeperDesk, OutputHistory
-from engine.durable.keeper import Keeper
+from catalog.build import build_network
+from engine.daemon.durable.committer import GroupOutcome
+from engine.daemon.durable.keeper import Keeper
+from engine.operators.boxes import box_kinds
+from engine.run.core import Engine
+from router.boundary import SOCKET
 from router.event_time import EventTime
 from scheduler.state import SchedulerSettings
-from storage.admission import Entry, Verdict
+from storage.admission import AdmissionVerdict, BatchNumber
 from storage.log import PIECE_BYTES, SEGMENT_BYTES
 from storage.train import Train
 from tests.crash.crash_files import CrashFiles, PowerCut
@@ -45,16 +45,16 @@ outputs:
   both: {from: mixed}
 """
 OUTPUTS = 3
-"""The third one comes by two ways: a replay may bring its tuples in another order."""
+"""The third output merges two paths, so a replay may emit its tuples in another order."""
 
 
 def row(number: int) -> tuple[int, str, int]:
-    """The tuple with this number: one a second, four in a row with one key."""
+    """Return the tuple with this number: one each second, four in a row with the same key."""
     return BEGIN_NS + number * SECOND, "abc"[number // 4 % 3], number
 
 
 def expected_totals(numbers: list[int]) -> Counter[tuple[Any, ...]]:
-    """Every window of ten seconds and key: when it began, how many, their sum."""
+    """Compute, for each window of ten seconds and key: its start, its count and its sum."""
     windows: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
     for ts, k, v in map(row, numbers):
         if v % 5:
@@ -78,7 +78,7 @@ def expected_pairs(numbers: list[int]) -> Counter[tuple[Any, ...]]:
 
 
 LIVES: list[Life] = []
-"""Those that have not ended: a test that fails leaves one behind, and ``end_all`` ends it."""
+"""The lives that have not ended. A failing test leaves one behind, and ``end_all`` ends it."""
 
 
 def end_all() -> None:
@@ -87,7 +87,7 @@ def end_all() -> None:
 
 
 class Life:
-    """One life of the daemon, from its start to its power cut."""
+    """One life of the daemon, from its start to a kill or a power cut."""
 
     def __init__(
         self,
@@ -100,26 +100,33 @@ class Life:
         **options: Any,
     ) -> None:
         self.files = files
-        self.network = read_network(network, box_kinds())
+        self.network = build_network(network, box_kinds())
         self.now_ns = BEGIN_NS
-        self.outcomes: list[Outcome] = []
-        self.admitted = 0
-        self.keeper = Keeper(self.network, "", now_ns=lambda: self.now_ns, files=files, threads=False, **options)
+        self.outcomes: list[GroupOutcome] = []
+        self.failure: Exception | None = None
+        self.keeper = Keeper(
+            self.network,
+            "",
+            now_ns=lambda: self.now_ns,
+            on_failure=self._failed,
+            files=files,
+            threads=False,
+            **options,
+        )
         self.keeper.log.segment_bytes, self.keeper.log.piece_bytes = segment_bytes, piece_bytes
-        event_time = EventTime(self.network, self.keeper.clock)
+        event_time = EventTime(self.network, lambda: self.now_ns)
         self.engine = Engine(
             self.network,
-            [self._outlet(o.number) for o in self.network.outputs],
+            [_ignore] * len(self.network.outputs),
             workers=1,
             settings=SchedulerSettings(),
-            stamps=event_time.stamps,
+            event_time=event_time,
             spill=self.keeper.spill if any(s.overload == "spill" for s in self.network.streams) else None,
             memory_bytes=memory_bytes,
+            log=self.keeper,
         )
-        self.keeper.attach(self.engine, self, event_time.clocks)
-        self.desk = KeeperDesk(self.keeper, lambda stream, train: None)
-        self.histories = [OutputHistory(self.keeper, o.number) for o in self.network.outputs]
-        self.failure: Exception | None = None
+        self.keeper.attach(self.engine, event_time, self, self)
+        self.histories = self.keeper.histories
         self.is_started = False
 
     def start(self) -> None:
@@ -131,40 +138,34 @@ class Life:
         self.keeper.start()
 
     def end(self) -> None:
-        """The engine's threads end; nothing more is written."""
+        """End the engine's threads, so that nothing more is written."""
         if self.is_started:
             self.engine.stop()
             self.is_started = False
             LIVES.remove(self)
 
-    def _outlet(self, number: int) -> Any:
-        return lambda train: self.keeper.emit(number, train)
+    def _failed(self, error: Exception) -> None:
+        self.failure = error
 
     # -- what the keeper needs ----------------------------------------------------------------------------------------
 
-    def enter(self, stream: int, train: Train) -> None:
-        self.admitted += train.count
-        self.engine.routes.admit(stream, train)
+    def batches_settled(self, committed: Any, refused: Any) -> None:
+        self.outcomes.append(GroupOutcome(committed, refused))
 
-    def told(self, outcome: Outcome) -> None:
-        self.outcomes.append(outcome)
+    def history_grew(self, output: int) -> None: ...
 
-    def readable(self, output: int) -> None: ...
+    def snapshot(self) -> dict[str, Any]:
+        return {"admitted": list(self.engine.ingress.admitted)}
 
-    def room_again(self) -> None: ...
+    def restore(self, data: Mapping[str, Any]) -> None:
+        self.engine.ingress.admitted[:] = data["admitted"]
 
-    def counters(self) -> dict[str, Any]:
-        return {"admitted": self.admitted}
 
-    def restore_counters(self, data: Mapping[str, Any]) -> None:
-        self.admitted = data["admitted"]
-
-    def failed(self, error: Exception) -> None:
-        self.failure = error
+def _ignore(train: Train) -> None: ...
 
 
 class World:
-    """The client's and the reader's side, over all lives."""
+    """The side of the client and of the reader, across all lives."""
 
     def __init__(self, seed: int = 0, *, batch: int = 10, network: str = NETWORK, **options: Any) -> None:
         self.rng = Random(seed)
@@ -172,48 +173,48 @@ class World:
         self.batch = batch
         self.network = network
         self.options = options
-        self.sent = 0  # the client's last sequence
+        self.sent = 0  # the last sequence that the client sent
         self.acknowledged = 0
-        self.after = [0] * OUTPUTS  # the reader's places
+        self.after = [0] * OUTPUTS  # the last number that the reader got, by output
         self.got: list[list[tuple[Any, ...]]] = [[] for _ in range(OUTPUTS)]
         self.repeats: list[list[tuple[Any, ...]]] = [[] for _ in range(OUTPUTS)]
-        self.ack_share = 0.5  # how often the reader acknowledges what it has read
+        self.ack_share = 0.5  # the share of reads that the reader acknowledges
         self.lives = 0
         self.life: Life | None = None
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin a life; PowerCut when the disk ends it before it has begun."""
+        """Begin a life. PowerCut when the power fails during the start."""
         self.life = Life(self.files, self.network, **self.options)
         self.lives += 1
         self.life.start()
         for output in range(OUTPUTS):
             self.life.histories[output].subscribe("reader", self.after[output])
-        standing = self.life.desk.greet(0, _Hello("client", 1))
+        standing = self.life.keeper.numbers.greet(0, "client", 1)
         assert isinstance(standing, int)
         assert standing >= self.acknowledged, f"{self.acknowledged} was acknowledged, {standing} is left"
         self.acknowledged = standing
         self.sent = standing
 
-    def cut(self) -> None:
-        """The power goes."""
+    def lose_power(self) -> None:
+        """End the life by a power failure: the disk forgets what was not synced."""
         if self.life is not None:
             self.life.end()
         self.files = self.files.crash(self.rng)
         self.life = None
 
     def kill(self) -> None:
-        """kill -9: the kernel keeps what was written."""
+        """End the life by kill -9: the kernel keeps what was written."""
         if self.life is not None:
             self.life.end()
         self.files = self.files.killed()
         self.life = None
 
-    # -- deeds --------------------------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------------------------
 
     def publish(self, resend: int = 0) -> None:
-        """The next batch; or once more one that was sent already."""
+        """Send the next batch, or an earlier one again."""
         assert self.life is not None
         if resend:
             self._offer(max(1, self.sent - resend + 1))
@@ -223,12 +224,12 @@ class World:
 
     def _offer(self, sequence: int) -> None:
         assert self.life is not None
-        entry = Entry("client", 1, sequence)
-        verdict = self.life.desk.offer(0, entry)
-        if verdict is Verdict.NEW:
-            self.life.desk.submit(0, self.train(sequence), entry)
+        batch = BatchNumber("client", 1, sequence)
+        verdict = self.life.keeper.numbers.offer(0, batch)
+        if verdict is AdmissionVerdict.NEW:
+            self.life.engine.ingress.admit(0, self.train(sequence), SOCKET.numbered(batch))
         else:
-            assert verdict is Verdict.DUPLICATE, f"{sequence} of {self.sent}: {verdict}"
+            assert verdict is AdmissionVerdict.DUPLICATE, f"{sequence} of {self.sent}: {verdict}"
 
     def train(self, sequence: int) -> Train:
         rows = [row(n) for n in range((sequence - 1) * self.batch, sequence * self.batch)]
@@ -237,24 +238,24 @@ class World:
         return Train.from_pylists(schema, columns, BEGIN_NS + sequence)
 
     def commit(self) -> None:
-        """One group; then the client hears."""
+        """Commit one group, and give the client its acknowledgements and refusals."""
         assert self.life is not None
         before = len(self.life.outcomes)
         try:
             self.life.keeper.committer.step()
         finally:
-            self._hear(before)
+            self._read_answers(before)
 
-    def _hear(self, before: int) -> None:
+    def _read_answers(self, before: int) -> None:
         assert self.life is not None
         for outcome in self.life.outcomes[before:]:
-            for _, entry in outcome.committed:
-                self.acknowledged = max(self.acknowledged, entry.sequence)
-            for _, entry, _, _ in outcome.refused:
-                self.sent = min(self.sent, entry.sequence - 1)
+            for _, batch in outcome.committed:
+                self.acknowledged = max(self.acknowledged, batch.sequence)
+            for _, batch, _, _ in outcome.refused:
+                self.sent = min(self.sent, batch.sequence - 1)
 
     def settle(self) -> None:
-        """Until the engine rests and everything that it emitted is in the log."""
+        """Wait until the engine is idle and everything that it emitted is in the log."""
         assert self.life is not None
         keeper, engine = self.life.keeper, self.life.engine
         for _ in range(1_000):
@@ -267,14 +268,14 @@ class World:
             if keeper.committer.is_idle or keeper.committer.refusal:
                 return
             self.commit()
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the committer does not come to rest")
 
     def checkpoint(self) -> bool:
         assert self.life is not None
-        return self.life.keeper.checkpoint()
+        return self.life.keeper.checkpointer.make()
 
     def read(self) -> None:
-        """The reader takes what there is, and acknowledges some of it."""
+        """Let the reader take all that is there, and acknowledge some of it."""
         assert self.life is not None
         for output, history in enumerate(self.life.histories):
             while pieces := history.read("reader", self.after[output], 10_000):
@@ -289,7 +290,7 @@ class World:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Everything that was sent comes to its end, and is what the oracle says."""
+        """Process everything that was sent, and compare the results with the oracle."""
         assert self.life is not None
         while self.acknowledged < self.sent:
             self.commit()
@@ -305,16 +306,7 @@ class World:
         assert Counter(self.got[0]) == expected_totals(numbers)
         assert Counter(self.got[1]) == expected_pairs(numbers)
         assert Counter(self.got[2]) == Counter(map(row, numbers))
-        assert not any(self.repeats), "the replay was the same, so nothing is flagged"
-
-
-class _Hello:
-    """What ``KeeperDesk.greet`` looks at."""
-
-    def __init__(self, source: str, epoch: int) -> None:
-        self.source = source
-        self.epoch = epoch
-        self.ack = "disk"
+        assert not any(self.repeats), "the replay emitted the same tuples, so none may be flagged as a repeat"
 
 
 def _plain(train: Train) -> list[tuple[Any, ...]]:
@@ -326,7 +318,7 @@ def _plain(train: Train) -> list[tuple[Any, ...]]:
 
 
 def run_script(world: World, batches: int, *, checkpoint_every: int = 10, read_every: int = 7) -> None:
-    """Publish so many batches, whatever the disk does; PowerCut begins a new life on what it left."""
+    """Publish batches until this number is acknowledged. Begin a new life on the remaining disk after each PowerCut."""
     while True:
         try:
             if world.life is None:
@@ -343,4 +335,4 @@ def run_script(world: World, batches: int, *, checkpoint_every: int = 10, read_e
                     world.read()
             return
         except PowerCut:
-            world.cut()
+            world.lose_power()

@@ -1,4 +1,4 @@
-"""The real daemon as a process of its own, over real sockets: what the end-to-end tests drive."""
+"""Starts the real daemon as a process and talks to it over real sockets, for the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.processes import command
+from engine.lab.processes import command
 
 WAIT_SECONDS = 30.0
 
 TRADES = "{ts: timestamp, symbol: string, price: double, size: int, venue: string?}"
 
 
-PORTS_A_WORKER = 1_000  # of xdist: 22 of them have ports of their own
+PORTS_A_WORKER = 1_000  # each of up to 22 workers of xdist has its own range
 _next_port = itertools.count(random.SystemRandom().randrange(PORTS_A_WORKER))
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, and that no test beside this one is given before its daemon is up.
+    """Return ports that are free now and that no other test gets before this test's daemon is up.
 
-    Below those that the kernel gives to outgoing connections: a daemon that is started again must find its port free,
-    and whoever tries to reach it meanwhile would sooner or later be given that very port, and talk to itself.
+    The ports lie below the range for outgoing connections. A restarted daemon must find its port free, and a client
+    that tries to reconnect in the meantime could get that very port from the kernel, and connect to itself.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 22
     ports: list[int] = []
@@ -81,7 +81,7 @@ class RunningDaemon:
 
 @contextmanager
 def running(tmp_path: Path, network: str, http_port: int, *arguments: str) -> Iterator[RunningDaemon]:
-    """``network`` is the file's text without its http section."""
+    """Run a daemon and wait until it is ready. ``network`` is the file's text without its http section."""
     file = tmp_path / "network.yaml"
     file.write_text(f"http: {{listen: 127.0.0.1:{http_port}}}\nlog: {{format: json}}\n{network}")
     log = tmp_path / "log.json"
@@ -125,7 +125,7 @@ def send(port: int, data: bytes) -> None:
 
 
 def lines(sock: socket.socket, count: int) -> list[Any]:
-    """That many ndjson lines."""
+    """Read this many ndjson lines."""
     data = b""
     while data.count(b"\n") < count:
         more = sock.recv(1 << 20)

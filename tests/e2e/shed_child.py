@@ -7,16 +7,16 @@ import sys
 import time
 from pathlib import Path
 
-from catalog.shed import Drop, Place, ShedPlan
-from engine.daemon import Daemon
-from engine.load import load_network
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from load_shedder.shed_plan import Drop, DropPlace, ShedPlan
 
 
 def main() -> None:
-    daemon = Daemon(load_network(Path(sys.argv[1])))
+    daemon = Daemon(read_network(Path(sys.argv[1])))
     daemon.start()
     [arc] = [a.number for a in daemon.network.arcs if a.name == "t->sums"]
-    daemon.engine.shed(ShedPlan(1, 0.5, (Drop(Place(arc, "windows", (0,), 10 * 10**9), 0.5),), why="a test"))
+    daemon.engine.shed(ShedPlan(1, 0.5, (Drop(DropPlace(arc, "windows", (0,), 10 * 10**9), 0.5),), why="a test"))
     sys.stdout.write(json.dumps(daemon.server.addresses) + "\n")
     sys.stdout.flush()
     while True:

@@ -16,10 +16,14 @@ import pytest
 import uvloop
 
 from catalog.config.models import TcpSink, TcpSource
+from catalog.errors import ListenError
 from catalog.network import Arc, Network, Output, PortRef, Stream
 from catalog.qos import QoS
 from catalog.schema import Schema
-from router.server import Limits, ListenError, Server
+from router.boundary import Origin
+from router.server import Limits, Server, make_outlets
+from router.subscribers import Wake
+from storage.source_numbers import SourceNumbers
 from storage.train import Train
 
 SCHEMA = Schema.of(n="bigint", s="string?")
@@ -36,7 +40,10 @@ def network(format: str = "ndjson", source: str = ANY_PORT, **sink: Any) -> Netw
 
 
 class Bench:
-    """A server whose clock and room are the test's."""
+    """A server whose clock and room are the test's: the entrance (``router/boundary.py``) is this object."""
+
+    refusal = ""
+    keeps_batches = False
 
     def __init__(self, net: Network | None = None, **options: Any) -> None:
         self.trains: list[Train] = []
@@ -44,19 +51,22 @@ class Bench:
         self.now_ns = 1
         self.forward = False
         self._pairs: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-        self.server = Server(
-            net or network(),
-            asyncio.get_running_loop(),
-            self.admit,
-            lambda: self.has_room,
-            now_ns=lambda: self.now_ns,
-            **options,
-        )
+        self.numbers = SourceNumbers(1)
+        net = net or network()
+        wake = Wake(asyncio.get_running_loop())
+        outlets = make_outlets(net, wake, lambda output, blocked: None)
+        self.server = Server(net, wake, self, outlets, now_ns=lambda: self.now_ns, **options)  # type: ignore[arg-type]
 
-    def admit(self, stream: int, train: Train) -> None:
+    def admit(self, stream: int, train: Train, origin: Origin) -> bool:
         self.trains.append(train)
         if self.forward:
             self.server.outlets[0].deliver(train)
+        return True
+
+    def may_read(self, stream: int) -> bool:
+        return self.has_room
+
+    def when_room(self, listener: Callable[[], None]) -> None: ...
 
     @property
     def rows(self) -> list[Any]:
@@ -170,7 +180,7 @@ def test_another_schema_is_one_clear_error_and_the_end() -> None:
         await bench.server.start()
         reader, writer = await bench.sender()
         writer.write(pa.schema([("m", pa.string())]).serialize().to_pybytes())
-        assert await reader.read() == b"error: another schema: field n is missing\n"
+        assert await reader.read() == b"error: the schema does not match: field n is missing\n"
         assert bench.server.ports[0].rejected == {"wrong_schema": 1}
         writer.close()
         await bench.server.close()
@@ -198,7 +208,7 @@ def test_no_room_stops_every_reading_until_there_is() -> None:
         _, early = await bench.sender()
         bench.has_room = False
         early.write(lines(1))
-        await bench.until(lambda: bench.server.is_held)
+        await bench.until(lambda: bench.rows == [1])
         _, late = await bench.sender()
         early.write(lines(2))
         late.write(lines(3))

@@ -1,17 +1,17 @@
-"""The lines that the READMEs show, run as they stand against a real daemon."""
+"""The example of clients/python/README.md, run as it stands against a real daemon."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.daemon import Daemon
-from engine.load import load_network
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from tests.docs.fences import fences
 
-ROOT = Path(__file__).parents[2]
+README = "clients/python/README.md"
 SALES = [{"ts": n, "symbol": "ABC", "price": float(n)} for n in range(5)]
 NETWORK = """
 engine: {{data_dir: {data}}}
@@ -27,25 +27,24 @@ class EnoughError(Exception):
     """The example reads for ever; the test does not."""
 
 
-@pytest.mark.parametrize(("readme", "rows"), [("clients/python/README.md", len(SALES)), ("README.md", 1)])
-def test_the_lines_of_the_readme_work(tmp_path: Path, readme: str, rows: int) -> None:
-    text = (ROOT / readme).read_text()
-    [example] = re.findall(r"```python\n(from aurorad_client import .*?)```", text, re.DOTALL)
+def test_the_lines_of_the_readme_work(tmp_path: Path) -> None:
+    [fence] = [f for f in fences(README) if f.language == "python"]
+    example = fence.text
     assert len(example.strip().splitlines()) <= 10
-    daemon = Daemon(load_network(NETWORK.format(data=tmp_path / "data"), {}))
+    daemon = Daemon(read_network(NETWORK.format(data=tmp_path / "data"), {}))
     daemon.start()
     got: list[dict[str, Any]] = []
 
     def book(*said: Any) -> None:
         got.extend(said[-1])
-        if len(got) == rows:
+        if len(got) == len(SALES):
             raise EnoughError
 
     example = example.replace("9401", str(daemon.server.address("stream t")[1]))
     example = example.replace("9402", str(daemon.server.address("output o")[1]))
     try:
         with pytest.raises(EnoughError):
-            exec(compile(example, readme, "exec"), {"sales": SALES, "book": book, "print": book})
+            exec(compile(example, README, "exec"), {"sales": SALES, "book": book})
     finally:
         daemon.stop(5.0)
-    assert [row["price"] for row in got] == ([99.5] if rows == 1 else [sale["price"] for sale in SALES])
+    assert [row["price"] for row in got] == [sale["price"] for sale in SALES]

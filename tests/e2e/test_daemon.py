@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.processes import command
+from engine.lab.processes import command
 from tests.e2e.daemon import TRADES, connect, free_ports, lines, ndjson, running, send, trade, wait_for
 
 METRICS = [

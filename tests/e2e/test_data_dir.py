@@ -1,4 +1,4 @@
-"""A data_dir of somebody else, one that cannot be used, and a start that does not come to its end: nothing is lost."""
+"""A data_dir of another network, one that cannot be used, and a start that is interrupted: nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aurorad_client import ClientError, Reader, Sender
 
-from engine.daemon import Daemon
-from engine.durable import recovery
-from engine.load import load_network
-from engine.processes import command
+from engine.daemon.daemon import Daemon
+from engine.daemon.durable import recovery
+from engine.lab.processes import command
+from engine.run.network_file import read_network
 from storage.files import StorageError
 from storage.log import LogDamageError
 from tests.e2e.daemon import free_ports, running
@@ -30,12 +31,12 @@ outputs:
 ROWS = [{"a": n} for n in range(100)]
 
 
-def make(data: Path, stream: str = "t", schema: str = "{a: bigint}") -> Daemon:
-    return Daemon(load_network(NETWORK.format(data=data, stream=stream, schema=schema), {}))
+def make(data: Path, stream: str = "t", schema: str = "{a: bigint}", **options: Any) -> Daemon:
+    return Daemon(read_network(NETWORK.format(data=data, stream=stream, schema=schema), {}), **options)
 
 
 def fill(data: Path, *, crash: bool) -> None:
-    """A hundred tuples; ``crash``: without the checkpoint of a proper stop."""
+    """Fill a data_dir with a hundred tuples. ``crash``: end without the checkpoint of a proper stop."""
     daemon = make(data)
     daemon.start()
     with Sender("127.0.0.1", daemon.server.address("stream t")[1], "x", epoch=1) as sender:
@@ -46,7 +47,7 @@ def fill(data: Path, *, crash: bool) -> None:
 
 
 def recovered(data: Path) -> tuple[int, int]:
-    """By a start with the right network: tuples replayed, and the batches it knows of."""
+    """Start with the right network; return the replayed tuples, and the number of known batches."""
     daemon = make(data)
     daemon.start()
     assert daemon.keeper is not None
@@ -61,13 +62,12 @@ def test_a_replay_that_is_broken_off_leaves_everything_for_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "data", crash=True)
-    monkeypatch.setattr(recovery, "TOLD_EVERY_SECONDS", -1.0)
-    daemon = make(tmp_path / "data")
+    monkeypatch.setattr(recovery, "PROGRESS_EVERY_SECONDS", -1.0)
 
     def stop(progress: recovery.Progress) -> None:
         raise KeyboardInterrupt
 
-    daemon.on_progress = stop
+    daemon = make(tmp_path / "data", on_progress=stop)
     with pytest.raises(KeyboardInterrupt):
         daemon.start()
     assert recovered(tmp_path / "data") == (100, 100)
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written_is_refused_with_the_reason(tmp_path: Pa
 
 
 def test_a_folder_that_vanishes_under_a_running_daemon_acknowledges_nothing_more(tmp_path: Path) -> None:
-    """The kernel would take every write and sync of files that nobody will ever see again."""
+    """The kernel accepts writes and syncs of removed files, and no start will ever find them."""
     daemon = make(tmp_path / "data")
     daemon.start()
     sender = Sender("127.0.0.1", daemon.server.address("stream t")[1], "x", epoch=1, timeout_s=0.5)
@@ -119,11 +119,11 @@ def test_a_folder_that_vanishes_under_a_running_daemon_acknowledges_nothing_more
         sender.flush()
         shutil.rmtree(tmp_path / "data")
         sender.send(ROWS)
-        with pytest.raises(ClientError, match="somebody has removed the file"):
+        with pytest.raises(ClientError, match="the file was removed"):
             sender.flush()
         assert sender.acknowledged == 1
         assert daemon.keeper is not None
-        assert not daemon.keeper.checkpoint()
+        assert not daemon.keeper.checkpointer.make()
     finally:
         daemon.stop(5.0)
     assert not (tmp_path / "data").exists(), "nor is it made anew"
@@ -160,7 +160,7 @@ def test_what_else_lies_in_the_folder_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_the_kernel_refuses_of_a_start_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "data/log/00000000000000000000.log").mkdir(parents=True)
-    with pytest.raises(StorageError, match="a start cannot be: Is a directory"):
+    with pytest.raises(StorageError, match="cannot start: Is a directory"):
         make(tmp_path / "data").start()
     shutil.rmtree(tmp_path / "data")
     fill(tmp_path / "data", crash=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.harness import free_ports
-from engine.processes import command, end, shipped, spawn
+from engine.lab.bench.harness import free_ports
+from engine.lab.processes import command, end, shipped, spawn
 
 
 @pytest.fixture
 def network(tmp_path: Path) -> tuple[Path, int]:
-    """The demo's network on free ports, and the port of its HTTP."""
+    """Write the demo's network with free ports; return the file and the port of HTTP."""
     text = shipped("demo.yaml").read_text()
     old = sorted(set(re.findall(r":(94\d\d)\"", text)))
     new = free_ports(len(old))
@@ -39,7 +39,7 @@ def demo(file: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def lines_until(process: subprocess.Popen[bytes], pattern: str) -> list[str]:
-    """What it says, up to and including the first line that matches. The test's time limit is the limit."""
+    """Read lines up to the first one that matches. The test's time limit applies."""
     assert process.stdout is not None
     said: list[str] = []
     for raw in process.stdout:

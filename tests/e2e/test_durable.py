@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from aurorad_client import Reader, Sender
 
-from engine.daemon import Daemon
-from engine.durable.records import OUTPUT
-from engine.load import load_network
+from engine.daemon.daemon import Daemon
+from engine.daemon.durable.records import OUTPUT
+from engine.run.network_file import read_network
 from storage.files import RealFiles, StorageError
 from storage.log import Log, LogDamageError
 from tests.crash.driver import Driver
@@ -37,8 +37,8 @@ outputs:
 
 @contextmanager
 def daemon_on(data: Path, *, crash: bool = False) -> Iterator[Daemon]:
-    """In this process. ``crash``: it ends without a checkpoint, as if it had been killed."""
-    daemon = Daemon(load_network(NETWORK.format(data=data), {}))
+    """Run a daemon in this process. ``crash``: it ends without a checkpoint, as after a kill."""
+    daemon = Daemon(read_network(NETWORK.format(data=data), {}))
     daemon.start()
     try:
         yield daemon
@@ -63,10 +63,10 @@ def test_killed_under_load_it_loses_nothing_and_repeats_nothing(tmp_path: Path) 
         assert verdict[promise] == 0, verdict
 
 
-@pytest.mark.parametrize("deed", [29])
-def test_killed_before_this_very_deed_it_loses_nothing(tmp_path: Path, deed: int) -> None:
-    """The daemon kills itself before its n-th write, sync, rename or removal (``storage/dying.py``)."""
-    verdict = Driver(tmp_path, seed=deed).run_dying(deed)
+@pytest.mark.parametrize("operation", [29])
+def test_killed_before_this_very_operation_it_loses_nothing(tmp_path: Path, operation: int) -> None:
+    """The daemon kills itself before its n-th write, sync, rename or removal (``tests/crash/dying.py``)."""
+    verdict = Driver(tmp_path, seed=operation).run_dying(operation)
     assert verdict["starts"] == 2
     for promise in ("lost", "repeats_unflagged", "numbers_missing", "exit"):
         assert verdict[promise] == 0, verdict
@@ -113,7 +113,7 @@ def test_damage_below_what_was_acknowledged_refuses_to_start_and_names_the_place
 
 def test_a_torn_tail_is_cut_and_counted_and_a_bad_checkpoint_passed_over(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    for life in range(3):  # each stop leaves a checkpoint
+    for life in range(3):  # each stop writes a checkpoint
         with daemon_on(data) as daemon, Sender("127.0.0.1", ports(daemon)[0], "x", epoch=1) as sender:
             sender.send(rows(life * 10, life * 10 + 10))
     newest = sorted((data / "checkpoint").glob("*.json"))[-1]
@@ -132,14 +132,14 @@ def test_a_torn_tail_is_cut_and_counted_and_a_bad_checkpoint_passed_over(tmp_pat
 
 def test_a_second_daemon_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with daemon_on(tmp_path / "data"):
-        second = Daemon(load_network(NETWORK.format(data=tmp_path / "data"), {}))
+        second = Daemon(read_network(NETWORK.format(data=tmp_path / "data"), {}))
         with pytest.raises(StorageError, match="another process uses this data_dir"):
             second.start()
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """16 MiB that can be full; needs the right to mount."""
+    """Mount a disk of 16 MiB, which a test can fill; needs the right to mount."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
@@ -170,7 +170,7 @@ def test_a_full_disk_refuses_with_a_reason_delivers_on_and_recovers_by_itself(sm
         wait_for(lambda: committer.refusal.startswith("the disk is full"), "the disk is full")
         got = [r for batch in reader for r in batch.rows]
         assert len(got) == 99, "what was admitted before is delivered"
-        sender._work(until=0)
+        sender._exchange(until=0)
         assert sender.acknowledged == 10
         assert "the disk is full" in sender._refusal
         ballast.unlink()
@@ -184,8 +184,19 @@ def test_a_full_disk_refuses_with_a_reason_delivers_on_and_recovers_by_itself(sm
         reader.close()
 
 
+def test_a_client_that_connects_while_the_disk_is_full_gets_its_welcome(tmp_path: Path) -> None:
+    """The server stops reading then; it must still read a hello, or the client waits until its time-out."""
+    with daemon_on(tmp_path / "data") as daemon:
+        assert daemon.keeper is not None
+        committer = daemon.keeper.committer
+        committer._is_short_of_room = lambda wanted_bytes: True  # type: ignore[method-assign]
+        committer.refusal = "the disk is full"
+        with Sender("127.0.0.1", ports(daemon)[0], "x", epoch=1, timeout_s=5.0) as sender:
+            assert sender.resumed_at == 0
+
+
 def forget_outputs(data: Path) -> None:
-    """As if the daemon had been killed when its inputs were on disk and nothing of what came of them was."""
+    """Remove the outputs from the log, as after a kill when only the inputs were on disk."""
     old = Log(RealFiles(str(data)))
     old.open()
     new = Log(RealFiles(str(data)), "fresh")
@@ -198,6 +209,8 @@ def forget_outputs(data: Path) -> None:
     new.close()
     shutil.rmtree(data / "log")
     (data / "fresh").rename(data / "log")
+    # The first name asks for a checkpoint. It may come before or after the first batches, and refers to the old log.
+    shutil.rmtree(data / "checkpoint", ignore_errors=True)
 
 
 def fill(place: Path) -> Path:
@@ -229,7 +242,7 @@ def test_a_disk_that_is_full_during_recovery_delays_what_comes_of_it_and_loses_n
         with Sender("127.0.0.1", source, "x", epoch=1) as sender:
             assert sender.resumed_at == 10
             sender.send(rows(1_000, 1_010))
-            sender._work(until=0)
+            sender._exchange(until=0)
             ballast.unlink()
             sender.flush()
         for batch in reader:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from engine.cli.journeys import draw
-from engine.daemon import Daemon
-from engine.journeys.explain import ExplainError
-from engine.load import load_network
+from engine.cli.views.journeys import draw
+from engine.daemon.daemon import Daemon
+from engine.run.journeys.explain import ExplainError
+from engine.run.network_file import read_network
 from storage.train import Train
 from tests.e2e.daemon import connect, free_ports, running, wait_for
 
@@ -37,7 +37,7 @@ outputs:
 
 @contextmanager
 def started(text: str) -> Iterator[Daemon]:
-    daemon = Daemon(load_network(text, {}))
+    daemon = Daemon(read_network(text, {}))
     daemon.start()
     try:
         yield daemon
@@ -50,7 +50,7 @@ def feed(daemon: Daemon, seconds: float, every_s: float = 0.01, tuples: int = 20
     deadline, n = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
         rows = {"n": list(range(n, n + tuples)), "symbol": ["ODD" if i % 2 else "EVEN" for i in range(tuples)]}
-        daemon.feed("trades", Train.from_pylists(schema, rows, daemon.now_ns()))
+        daemon.ingress.admit(daemon.network.stream("trades").number, Train.from_pylists(schema, rows, daemon.now_ns()))
         n += tuples
         time.sleep(every_s)
 
@@ -61,7 +61,7 @@ def test_the_slow_box_is_named_first_and_the_parts_are_the_whole(policy: str, un
     with started(SLOW_BOX.format(policy=policy, unit=unit)) as daemon:
         feed(daemon, 1.0)
         assert daemon.engine.drain(30)
-        answer = daemon._explain("late", "", 5)
+        answer = daemon.explain("late", "", 5)
     assert answer["sampled"] > 5
     assert answer["blame"][0]["box"] == "slow", answer["blame"]
     assert sum(row["share"] for row in answer["blame"]) == pytest.approx(1, abs=0.01)
@@ -77,7 +77,7 @@ def test_decisions_that_passed_a_tuple_over_are_counted_with_their_priority() ->
     with started(SLOW_BOX.format(policy="qos", unit="superbox")) as daemon:
         feed(daemon, 1.0)
         assert daemon.engine.drain(30)
-        answers = [daemon._explain(output, "", 20) for output in ("late", "prompt")]
+        answers = [daemon.explain(output, "", 20) for output in ("late", "prompt")]
     hops = [hop for answer in answers for journey in answer["journeys"] for hop in journey["hops"]]
     assert any(hop["priority"] for hop in hops), "qos has priorities"
     passed = [by for hop in hops for by in hop["passed_over_by"]]
@@ -89,13 +89,13 @@ def test_tuples_are_chosen_by_their_fields() -> None:
     with started(SLOW_BOX.format(policy="qos", unit="superbox")) as daemon:
         feed(daemon, 0.5, tuples=1)
         assert daemon.engine.drain(30)
-        everything = daemon._explain("prompt", "", 100)
-        even = daemon._explain("prompt", "symbol = 'EVEN' and n >= 0", 100)
-        none = daemon._explain("prompt", "symbol = 'NONE'", 100)
+        everything = daemon.explain("prompt", "", 100)
+        even = daemon.explain("prompt", "symbol = 'EVEN' and n >= 0", 100)
+        none = daemon.explain("prompt", "symbol = 'NONE'", 100)
         with pytest.raises(ExplainError, match="simbol"):
-            daemon._explain("prompt", "simbol = 'EVEN'", 1)
+            daemon.explain("prompt", "simbol = 'EVEN'", 1)
         with pytest.raises(ExplainError):
-            daemon._explain("prompt", "n + 1", 1)
+            daemon.explain("prompt", "n + 1", 1)
     assert everything["sampled"] == even["sampled"] > 0 == none["sampled"]
     assert {journey["row"]["symbol"] for journey in even["journeys"]} == {"EVEN"}
     assert "no sampled tuple" in str(draw(none))
@@ -116,7 +116,7 @@ outputs: {out: {from: both}, side: {from: parted.even}}
     with started(text) as daemon:
         feed(daemon, 1.0)
         assert daemon.engine.drain(30)
-        answer = daemon._explain("out", "", 20)
+        answer = daemon.explain("out", "", 20)
     assert answer["sampled"] > 5
     for journey in answer["journeys"]:
         assert all(part["ns"] >= 0 for part in journey["parts"]), journey
@@ -136,7 +136,7 @@ outputs: {counts: {from: counted}}
     with started(text) as daemon:
         feed(daemon, 1.5)
         time.sleep(0.3)
-        answer = daemon._explain("counts", "", 5)
+        answer = daemon.explain("counts", "", 5)
     assert answer["sampled"] > 0
     assert answer["blame"][0]["box"] == "counted"
     assert any(part["kind"] == "held" for journey in answer["journeys"] for part in journey["parts"])
@@ -146,7 +146,7 @@ def test_switched_off_it_says_so() -> None:
     with started("engine: {explain: false}\n" + SLOW_BOX.format(policy="qos", unit="superbox")) as daemon:
         feed(daemon, 0.1)
         with pytest.raises(ExplainError, match="does not sample"):
-            daemon._explain("late", "", 1)
+            daemon.explain("late", "", 1)
 
 
 def test_probes_that_are_filtered_out_are_not_looked_for_any_more() -> None:
@@ -155,7 +155,7 @@ def test_probes_that_are_filtered_out_are_not_looked_for_any_more() -> None:
         assert daemon.engine.drain(30)
         journeys = daemon.engine.journeys
         assert journeys is not None and journeys.begun > 10
-        assert not journeys.waiting and not journeys.rides and not any(journeys.expected)
+        assert not journeys.waiting and not journeys.probed_plans and not any(journeys.expected)
 
 
 def test_over_http_and_on_the_terminal(tmp_path: Path) -> None:

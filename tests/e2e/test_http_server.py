@@ -18,13 +18,14 @@ import typer
 from typer.testing import CliRunner
 
 from catalog.catalog import Catalog
-from catalog.describe import Place
+from catalog.describe import TapPlace
+from catalog.errors import ListenError
 from catalog.readings import Readings
 from engine.cli import tap as tap_command
 from engine.cli import top as top_command
 from qos_monitor.loop import Monitor
 from qos_monitor.metrics import EngineCollector, expose, registry_for
-from router.http import HttpApp, HttpServer, ListenError, Sources
+from router.http import HttpApp, HttpQueries, HttpServer
 from storage.train import Train
 from tests.unit.monitored import SECOND_NS, busy, diamond, idle
 
@@ -44,7 +45,7 @@ class Daemon:
         registry = registry_for(EngineCollector(self.monitor.readings, lambda: self.monitor.residuals))
         self.watchers: list[Callable[[Train], None]] = []
         self.watched = threading.Event()
-        self.sources = Sources(
+        self.sources = HttpQueries(
             metrics=lambda accept: expose(registry, accept),
             stats=self.monitor.stats,
             network=lambda: NETWORK,
@@ -62,7 +63,7 @@ class Daemon:
     def on_loop(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT_S)
 
-    def _tap(self, place: Place, callback: Callable[[Train], None]) -> Callable[[], None]:
+    def _tap(self, place: TapPlace, callback: Callable[[Train], None]) -> Callable[[], None]:
         self.watchers.append(callback)
         self.watched.set()
         return lambda: self.watchers.remove(callback)

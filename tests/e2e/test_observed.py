@@ -11,10 +11,10 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from catalog.build import read_network
-from engine.boxes import box_kinds
-from engine.daemon import Daemon
-from engine.load import load_network
+from catalog.build import build_network
+from engine.daemon.daemon import Daemon
+from engine.operators.boxes import box_kinds
+from engine.run.network_file import read_network
 from qos_monitor.conservation import LAWS, breaches, residuals
 from scheduler.policies import policies
 from storage.train import Train
@@ -39,7 +39,7 @@ LIMIT_S = 30
 
 @pytest.fixture
 def daemon() -> Iterator[Daemon]:
-    daemon = Daemon(read_network(NETWORK, box_kinds(), {}), version="9.9")
+    daemon = Daemon(build_network(NETWORK, box_kinds(), {}), version="9.9")
     daemon.start()
     yield daemon
     daemon.stop()
@@ -51,7 +51,9 @@ def feed(daemon: Daemon, trains: int = TRAINS) -> int:
     schema = daemon.network.stream("trades").schema
     for _ in range(trains):
         data = {"symbol": ["A", "B"] * (TUPLES // 2), "price": [1.5] * TUPLES, "size": sizes.tolist()}
-        assert daemon.feed("trades", Train.from_pylists(schema, data, daemon.now_ns()), LIMIT_S)
+        assert daemon.ingress.admit(
+            daemon.network.stream("trades").number, Train.from_pylists(schema, data, daemon.now_ns()), timeout_s=LIMIT_S
+        )
     return trains * TUPLES
 
 
@@ -97,7 +99,7 @@ def test_what_went_through_is_what_the_metrics_say(daemon: Daemon) -> None:
 def test_what_auto_chose_and_why_can_be_seen() -> None:
     """From start to end, with sockets and threads; and it stops at once, whatever it is computing."""
     text = NETWORK.replace("streams:", "scheduler: {policy: auto}\nstreams:", 1)
-    daemon = Daemon(load_network(text, {}), version="9.9")
+    daemon = Daemon(read_network(text, {}), version="9.9")
     daemon.start()
     try:
         feed(daemon)

@@ -9,8 +9,8 @@ from threading import Event, Thread
 import pytest
 
 from catalog.readings import Readings
-from engine.daemon import Daemon
-from engine.load import load_network
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
 from engine.simulate.samples import make_train
 
 NETWORK = """
@@ -41,7 +41,11 @@ class Feeder:
     def _run(self) -> None:
         schema = self._daemon.network.stream("s").schema
         while not self._stop.wait(EVERY_S):
-            self._daemon.feed("s", make_train(schema, TRAIN, seed=1, arrival_ns=self._daemon.now_ns()), 1.0)
+            self._daemon.ingress.admit(
+                self._daemon.network.stream("s").number,
+                make_train(schema, TRAIN, seed=1, arrival_ns=self._daemon.now_ns()),
+                timeout_s=1.0,
+            )
 
     def stop(self) -> None:
         self._stop.set()
@@ -50,7 +54,7 @@ class Feeder:
 
 @pytest.fixture
 def daemon() -> Iterator[Daemon]:
-    made = Daemon(load_network(NETWORK))
+    made = Daemon(read_network(NETWORK))
     made.start()
     for name in ("kept", "lossy"):
         made.subscribe(name, lambda train: None)
@@ -85,7 +89,7 @@ def test_too_much_is_shed_where_it_may_be_and_full_delivery_comes_back(daemon: D
         feeder.stop()
     wait_for(daemon, "nothing is shed any more", lambda r: r.overload.shed_level == 0 and r.overload.state == "fine")
     assert daemon.engine.drain(30)
-    readings = daemon._read()
+    readings = daemon.readings()
     dropped = {a.name: sum(a.shed.values()) for a in readings.arcs}
     boxes = {b.name: b.tuples_in for b in readings.boxes}
     fed = readings.streams[0].admitted
@@ -96,7 +100,7 @@ def test_too_much_is_shed_where_it_may_be_and_full_delivery_comes_back(daemon: D
 
 def test_a_call_that_lasts_leaves_nothing_unaccounted_for_while_it_does() -> None:
     """Longer than the readings that a residual must stand in: tuples inside a box are on no side of a law."""
-    network = load_network("""
+    network = read_network("""
 http: {listen: "off"}
 streams: {s: {schema: {k: string, x: double}, overload: shed}}
 boxes: {first: {filter: s, where: "x >= -1e9"}, slow: {universal: first, call_cost: 800ms}}
@@ -106,7 +110,11 @@ outputs: {o: {from: slow, qos: {deadline: 100ms, dead: 60s, lossy: 50%}}}
     daemon.start()
     try:
         daemon.subscribe("o", lambda train: None)
-        daemon.feed("s", make_train(network.stream("s").schema, 1_000, seed=1, arrival_ns=daemon.now_ns()), 1.0)
+        daemon.ingress.admit(
+            daemon.network.stream("s").number,
+            make_train(network.stream("s").schema, 1_000, seed=1, arrival_ns=daemon.now_ns()),
+            timeout_s=1.0,
+        )
         begun, seen = time.monotonic(), set()
         while not daemon.readings().outputs[0].emitted:
             assert time.monotonic() < begun + 30

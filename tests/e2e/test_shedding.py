@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from catalog.shed import Drop, Place, ShedPlan
 from engine.cli import make_app
-from engine.daemon import Daemon
-from engine.load import load_network
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from load_shedder.shed_plan import Drop, DropPlace, ShedPlan
 from tests.e2e.daemon import connect, ndjson, send, trade, wait_for
 
 NETWORK = """
@@ -41,7 +41,7 @@ outputs:
 
 @contextmanager
 def running(engine: str = "", *, crash: bool = False) -> Iterator[Daemon]:
-    daemon = Daemon(load_network(NETWORK.format(engine=engine), {}))
+    daemon = Daemon(read_network(NETWORK.format(engine=engine), {}))
     daemon.overload._apply = lambda plan: None  # the plan is the test's, also on a machine that is busy
     daemon.start()
     try:
@@ -57,7 +57,7 @@ def plan(daemon: Daemon, number: int, **drops: tuple[str, Any, float]) -> ShedPl
         number,
         0.4,
         tuple(
-            Drop(Place(arcs[arc], manner, (0,), 100), share, gain_ns=2e6, loss=0.01, slope=5e-9)
+            Drop(DropPlace(arcs[arc], manner, (0,), 100), share, gain_ns=2e6, loss=0.01, slope=5e-9)
             for arc, manner, share in drops.values()
         ),
         why="the load is 2 times the capacity",
@@ -156,7 +156,7 @@ def test_after_a_crash_no_drop_counts_twice_and_no_window_is_wrong(tmp_path: Pat
         send(port, trades(950, 1_050))
         wait_for(lambda: admitted(daemon) == 1_050 and daemon.engine.is_quiet(), "they are in")
         assert daemon.keeper is not None
-        assert daemon.keeper.checkpoint()
+        assert daemon.keeper.checkpointer.make()
         [before] = get(daemon, "/api/v1/drops")["dropped"]
         assert before["tuples"] > 2
         send(port, trades(1_050, 1_500))

@@ -12,8 +12,8 @@ from typing import Any
 from aurorad_client import Reader, Sender
 from aurorad_client.errors import ClientError
 
-from engine.daemon import Daemon
-from engine.load import load_network
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
 from tests.e2e.daemon import wait_for
 
 NETWORK = """
@@ -26,6 +26,9 @@ boxes:
 outputs:
   o: {{from: sums, sink: {{tcp: 127.0.0.1:0}}, qos: {{lossy: 90%}}}}
 """
+
+
+LAST_WINDOW = 1_990
 
 
 def rows(first: int, last: int) -> list[dict[str, int]]:
@@ -41,18 +44,26 @@ class Results:
         self.last = 0
 
     def read(self, port: int) -> Thread:
-        def run() -> None:
-            try:
-                for batch in Reader("127.0.0.1", port, "r", after=self.last, idle_s=1.5, timeout_s=1.0):
-                    self.rows += [] if batch.is_repeat else batch.rows
-                    self.repeats += len(batch.rows) if batch.is_repeat else 0
-                    self.last = batch.last
-            except (OSError, ClientError):
-                return  # the daemon is gone
+        """Read in a thread until the last window or the end of the daemon.
 
-        thread = Thread(target=run, daemon=True)
+        The constructor of ``Reader`` returns when the server keeps the output for this name. It is called here and not
+        in the thread: windows that close before that are not kept.
+        """
+        reader = Reader("127.0.0.1", port, "r", after=self.last, idle_s=20.0, timeout_s=3.0)
+        thread = Thread(target=self._run, args=(reader,), daemon=True)
         thread.start()
         return thread
+
+    def _run(self, reader: Reader) -> None:
+        try:
+            for batch in reader:
+                self.rows += [] if batch.is_repeat else batch.rows
+                self.repeats += len(batch.rows) if batch.is_repeat else 0
+                self.last = batch.last
+                if batch.rows[-1]["least"] == LAST_WINDOW:
+                    return
+        except (OSError, ClientError):
+            return  # the daemon is gone
 
 
 def test_killed_while_it_drops_windows(tmp_path: Path) -> None:
@@ -74,14 +85,15 @@ def test_killed_while_it_drops_windows(tmp_path: Path) -> None:
         child.wait()
     reading.join(10)
     before = len(results.rows)
-    daemon = Daemon(load_network(file))
+    daemon = Daemon(read_network(file))
     daemon.start()
     try:
         reading = results.read(daemon.server.address("output o")[1])
         with Sender("127.0.0.1", daemon.server.address("stream t")[1], "x", epoch=1) as sender:
             sender.send(rows(1_500, 2_001))
             sender.flush()
-        reading.join(20)
+        reading.join(30)
+        assert not reading.is_alive()
         readings = daemon.readings()
         assert readings.streams[0].admitted == 2_001
         assert sum(daemon.monitor.stats()["conservation_residual"].values()) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from qos_monitor.conservation import box_residual
 from scheduler.policies import policies
-from tests.golden.harness import Setting, as_multiset, load, run_case
+from tests.golden.harness import Setting, check_rows, read_case, run_case
 
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*/*.yaml"))
@@ -23,16 +23,15 @@ MATRIX += [Setting(7, 2, "superbox", policy) for policy in policies() if policy 
 @pytest.mark.parametrize("path", CASES, ids=[f"{p.parent.name}/{p.stem}" for p in CASES])
 @pytest.mark.parametrize("setting", MATRIX, ids=str)
 def test_golden(path: Path, setting: Setting) -> None:
-    case = load(path)
+    case = read_case(path)
     rows, engine = run_case(case, setting)
-    for output, expected in case["expect"].items():
-        if case.get("ordered", True):
-            assert rows[output] == expected
-        else:
-            assert as_multiset(rows[output]) == as_multiset(expected)
+    check_rows(case, rows)
     for box, counts in case.get("counts", {}).items():
         reading = engine.runtimes[engine.network.box(box).number].reading()
         assert {field: getattr(reading, field) for field in counts} == counts
+    for box, said in case.get("under_loss", {}).items():
+        node = engine.network.box(box)
+        assert [node.box.under_loss(port) for port in range(len(node.in_arcs))] == said
     assert all(queue.residual == 0 and queue.tuples == 0 for queue in engine.storage.queues)
     assert all(box_residual(runtime.reading()) == 0 for runtime in engine.runtimes)
     assert engine.storage.used_bytes == 0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage.files import RealFiles
-from storage.spill import SpillFiles
-from tests.golden.harness import Setting, as_multiset, load, run_case
+from storage.spill_files import SpillFiles
+from tests.golden.harness import Setting, check_rows, read_case, run_case
 from tests.golden.test_golden import CASES
 
 MATRIX = [Setting(1, 2), Setting(7, 1)]
@@ -17,16 +17,12 @@ MATRIX = [Setting(1, 2), Setting(7, 1)]
 @pytest.mark.parametrize("path", CASES, ids=[f"{p.parent.name}/{p.stem}" for p in CASES])
 @pytest.mark.parametrize("setting", MATRIX, ids=str)
 def test_golden_spilled(path: Path, setting: Setting, tmp_path: Path) -> None:
-    case = load(path)
+    case = read_case(path)
     for stream in case["network"]["streams"].values():
         stream["overload"] = "spill"
     spill = SpillFiles(RealFiles(str(tmp_path)), segment_bytes=1_000)
     rows, engine = run_case(case, setting, memory_bytes=64, spill=spill)
-    for output, expected in case["expect"].items():
-        if case.get("ordered", True):
-            assert rows[output] == expected
-        else:
-            assert as_multiset(rows[output]) == as_multiset(expected)
+    check_rows(case, rows)
     assert all(queue.residual == 0 and queue.tuples == 0 for queue in engine.storage.queues)
     assert engine.storage.used_bytes == 0
     spill.close()

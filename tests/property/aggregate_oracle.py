@@ -15,10 +15,11 @@ import pyarrow as pa
 import pytest
 
 from catalog.schema import Schema
-from engine.boxes.aggregate import Aggregate
-from engine.boxes.base import Tally
-from engine.windows import counted as counted_module
-from engine.windows import distinct, level, near, numbers, panes, runs, windows
+from engine.operators.boxes.aggregate import Aggregate
+from engine.operators.boxes.base import Tally
+from engine.operators.state import direct_table, distinct, keys, time_index
+from engine.operators.windows import counted as counted_module
+from engine.operators.windows import level, panes, slots, value_log, windows
 from storage.strings import StringPool
 from storage.train import NO_WATERMARK, Train
 
@@ -154,12 +155,13 @@ def trains_of(arrival: Arrival, size: int | None, pool: StringPool | None) -> li
 def tiny() -> Iterator[None]:
     """Thresholds so low that a few rows grow tables, renumber slots and keys, merge runs and cut trains."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbers, "_START", 2)
-        patch.setattr(numbers, "_IDLE", 0)
-        patch.setattr(runs, "_SMALL", 0)
-        patch.setattr(near, "_NEAR", 8)
+        patch.setattr(slots, "_START", 2)
+        patch.setattr(keys, "_SPARE", 0)
+        patch.setattr(time_index, "_SMALL", 0)
+        patch.setattr(value_log, "_SMALL", 0)
+        patch.setattr(direct_table, "_RANGE", 8)
         patch.setattr(distinct, "_DENSE", 0)
-        patch.setattr(level, "_NEAR_KEYS", 0)
+        patch.setattr(level, "_TABLE_KEYS", 0)
         patch.setattr(windows, "_LARGE", 0)
         for module in (windows, panes, counted_module):
             patch.setattr(module, "MAX_TRAIN", 3)

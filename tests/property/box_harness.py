@@ -16,9 +16,10 @@ import pytest
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from engine.boxes import top
-from engine.boxes.base import LOST_TIME, Box, Tally
-from engine.joins import by, index, keys, pairs, rows, strings
+from engine.operators.boxes import top
+from engine.operators.boxes.base import LOST_TIME, Box, Tally
+from engine.operators.joins import pairs
+from engine.operators.state import keys, last_times, rows, strings, time_index
 from storage.train import NO_WATERMARK, Train
 
 END = 2**62
@@ -36,12 +37,12 @@ def bound(kind: type[Box], inputs: Sequence[Schema], times: Sequence[str | None]
 def tiny() -> Iterator[None]:
     """Thresholds so low that a few rows merge chunks, close gaps, renumber keys and forget."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "_SMALL", 0)
+        patch.setattr(time_index, "_SMALL", 0)
         patch.setattr(keys, "_SPARE", 0)
         patch.setattr(rows, "_SPARE", 0)
-        patch.setattr(rows, "_START", 1)
+        patch.setattr(rows, "START", 1)
         patch.setattr(strings, "_SPARE", 0)
-        patch.setattr(by, "_CHECK", 1)
+        patch.setattr(last_times, "_CHECK", 1)
         patch.setattr(top, "_BATCH", 1)
         patch.setattr(pairs, "MAX_PAIRS", 3)
         yield

@@ -1,6 +1,6 @@
 """Random typed expression trees, each made three times at once: as our text, as DuckDB's, and as a Python function.
 
-The Python is the meaning of Spark written down a second time, one value at a time.
+The Python function is a second, independent definition of Spark's meaning, one value at a time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def rows() -> st.SearchStrategy[list[Row]]:
 
 
 def strict(function: Callable[..., Value]) -> Callable[..., Callable[[Row], Value]]:
-    """NULL in, NULL out."""
+    """Make a function return NULL for a NULL argument."""
 
     def lifted(*parts: Tree) -> Callable[[Row], Value]:
         def value(row: Row) -> Value:
@@ -89,7 +89,7 @@ def fits(kind: str) -> Callable[[int], int | None]:
 
 
 def order(a: Value) -> Any:
-    """Spark's order: NaN above everything."""
+    """Return a key that sorts in Spark's order: NaN is the greatest."""
     return (a != a, 0 if a != a else a) if isinstance(a, float) else a
 
 
@@ -147,7 +147,7 @@ def rounded(a: float, digits: int) -> float:
 
 
 def like(text: str, pattern: str) -> bool:
-    """By recursion: a second way to say what LIKE means."""
+    """Match LIKE by recursion, independently of the engine."""
     if not pattern:
         return not text
     if pattern[0] == "%":
@@ -198,7 +198,7 @@ def leaf(kind: str) -> st.SearchStrategy[Tree]:
 
 @cache
 def tree(kind: str, depth: int, duck: bool) -> st.SearchStrategy[Tree]:
-    """A tree of a type; ``duck`` leaves out what DuckDB means otherwise."""
+    """Draw a tree of a type; ``duck`` leaves out the operations that differ in DuckDB."""
     if depth == 0:
         return leaf(kind)
     sub = lambda k: tree(k, depth - 1, duck)  # noqa: E731
@@ -241,7 +241,7 @@ def _conditional(kind: str, sub: Any) -> list[st.SearchStrategy[Tree]]:
 
 
 def call(ours: str, duck: str, function: Callable[..., Value]) -> Callable[..., Tree]:
-    """``ours`` and ``duck`` are formats with a place for each operand."""
+    """Make a node; ``ours`` and ``duck`` are formats with a place for each operand."""
 
     def make(*parts: Tree) -> Tree:
         texts = (ours.format(*(p.ours for p in parts)), duck.format(*(p.duck for p in parts)))

@@ -7,9 +7,9 @@ from typing import Any
 
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
-from engine.boxes.base import Emit, Tally
-from engine.boxes.universal import Universal
-from engine.simulate.sketch import Sketch, Tap
+from engine.operators.boxes.base import Emit, Tally
+from engine.operators.boxes.universal import Universal
+from engine.simulate.sketch import NetworkSketch, SketchInput
 from storage.train import Train
 
 SHAPES = ("chains", "trees", "shared", "joins")
@@ -24,9 +24,9 @@ def random_qos(random: Random) -> QoS:
 def random_network(shape: str, seed: int, cost_ns: float = 1e6) -> Network:
     """Some ten boxes. At least one output has a graph and a deadline."""
     random = Random(f"{shape} {seed}")
-    sketch = Sketch()
+    sketch = NetworkSketch()
 
-    def box(*inputs: Tap, kind: str = "") -> Tap:
+    def box(*inputs: SketchInput, kind: str = "") -> SketchInput:
         selectivity = random.choice([1.0, 1.0, random.uniform(0.3, 1.0)])
         return sketch.box(*inputs, cost_ns=cost_ns * random.uniform(0.1, 2.0), selectivity=selectivity, kind=kind)
 

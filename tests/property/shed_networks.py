@@ -9,11 +9,11 @@ import numpy as np
 
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
-from catalog.shed import Place
 from catalog.stats import Floats, Statistics
-from engine.simulate.costs import set_selectivity
-from engine.simulate.sketch import Sketch, Tap
-from load_shedder.places import find_places
+from engine.run.declared_costs import set_selectivity
+from engine.simulate.sketch import NetworkSketch, SketchInput
+from load_shedder.decide.places import find_places
+from load_shedder.shed_plan import DropPlace
 
 LEVELS = (0, 65, 33, 17, 11, 8, 6)  # by the number of places
 ZOOMS = 8
@@ -38,9 +38,9 @@ def concave_graph(random: Random) -> QoSGraph:
 
 def random_case(random: Random) -> tuple[Network, Statistics]:
     """Boxes that split and unite at random, one or two streams, two to five outputs."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     taps = [sketch.stream() for _ in range(random.randint(1, 2))]
-    open_ends: list[Tap] = []
+    open_ends: list[SketchInput] = []
     for _ in range(random.randint(2, 8)):
         above = random.sample(taps, k=2 if len(taps) > 1 and random.random() < 0.2 else 1)
         tap = sketch.box(*above, cost_ns=10 ** random.uniform(2, 4), selectivity=random.uniform(0.1, 1.0))
@@ -58,7 +58,7 @@ def random_case(random: Random) -> tuple[Network, Statistics]:
     return network, statistics
 
 
-def random_cases(seed: int, count: int, places_at_most: int) -> list[tuple[Network, Statistics, tuple[Place, ...]]]:
+def random_cases(seed: int, count: int, places_at_most: int) -> list[tuple[Network, Statistics, tuple[DropPlace, ...]]]:
     random, found = Random(seed), []
     while len(found) < count:
         network, statistics = random_case(random)
@@ -71,7 +71,7 @@ def random_cases(seed: int, count: int, places_at_most: int) -> list[tuple[Netwo
 class Judge:
     """Load and utility of many choices of shares at once, box by box: nothing of the road map or its model is in it."""
 
-    def __init__(self, network: Network, statistics: Statistics, places: tuple[Place, ...]) -> None:
+    def __init__(self, network: Network, statistics: Statistics, places: tuple[DropPlace, ...]) -> None:
         self.network, self.statistics, self.places = network, statistics, places
         self.whole = np.ones(len(network.outputs))
         self.whole = self._flow(np.ones((1, len(places))))[1][:, 0]

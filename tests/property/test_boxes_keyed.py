@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from engine.boxes.dedup import Dedup
-from engine.boxes.latest import Latest
+from engine.operators.boxes.dedup import Dedup
+from engine.operators.boxes.latest import Latest
 from tests.property.box_harness import Driver, Rows, Schedule, bound, play, schedules, sorted_rows, tiny
 
 pytestmark = pytest.mark.usefixtures("low_thresholds")

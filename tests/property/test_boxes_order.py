@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from engine.boxes.bsort import Bsort
-from engine.boxes.resample import Resample
-from engine.boxes.top import Top
+from engine.operators.boxes.bsort import Bsort
+from engine.operators.boxes.resample import Resample
+from engine.operators.boxes.top import Top
 from tests.property.box_harness import Driver, Rows, bound, play, schedules, sorted_rows, tiny, train_of
 
 pytestmark = pytest.mark.usefixtures("low_thresholds")
@@ -191,7 +191,7 @@ def test_resample(method: str, data: st.DataObject, left: Rows, right: Rows, res
     got = driver.rows()
     assert [r[0] for r in got] == sorted(r[0] for r in got)
     assert sorted_rows(map(rounded, got)) == sorted_rows(map(rounded, expected))
-    assert all(held.index.live == 0 for held in driver.state.helds)
+    assert all(held.index.live == 0 for held in driver.state.sides)
 
 
 def rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:

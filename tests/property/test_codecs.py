@@ -1,6 +1,7 @@
-"""The ways into a codec must agree: the same lines, whichever way they are taken, give the same tuples and rejects.
+"""The decoders of a format must agree: the same lines give the same tuples and rejects, by columns or line by line.
 
-The oracle is the decoder itself, one line at a time (there it has no choice), and for good values plain Python.
+The oracle is the decoder itself, fed one line at a time (then it never decodes by columns), and for good values plain
+Python.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from catalog.schema import Schema, Type
-from router.codecs import DECODERS, ENCODERS
+from router.codecs import CODECS
 from router.codecs.base import Intake, Reject
-from router.codecs.frames import LONG_TUPLES, FrameWriter
-from router.codecs.values import arrow_timestamps, parse_iso_ns, timestamp_ns
+from router.codecs.decode.values import arrow_timestamps, parse_iso_ns, timestamp_ns
+from router.codecs.encode.frames import LONG_TUPLES, FrameWriter
 from storage.train import Train
 
 SCHEMA = Schema.of(b="boolean?", i="int", l="bigint?", f="float?", d="double", s="string", t="timestamp", n="string?")
 
-NO_FLOAT = Schema(tuple(f for f in SCHEMA if f.type is not Type.FLOAT))  # what the way for a few tuples knows
+NO_FLOAT = Schema(tuple(f for f in SCHEMA if f.type is not Type.FLOAT))  # the types that ``few_rows`` reads
 
 SEEDS = st.integers(0, 2**32)
 STRINGS = ["A", "B", "MSFT", "BRK.B", "x.e", "", "null", "0x1", "é😀", 'say "x"', "a\\b", "\t", "a,b", "true", "5", " "]
@@ -39,7 +40,7 @@ BYTES = b',":{}[]\\x0.e-+nN \t\r\xff\x00\n'
 
 
 def good_value(random: Random, kind: Type, times: str) -> Any:
-    """A value that fits; what is in doubt (a time of no calendar) comes from elsewhere."""
+    """Make a value that fits its type."""
     if kind is Type.BOOLEAN:
         return random.random() < 0.5
     if kind is Type.INT:
@@ -61,7 +62,7 @@ def good_value(random: Random, kind: Type, times: str) -> Any:
 
 
 def json_lines(seed: int, schema: Schema) -> list[bytes]:
-    """Lines of one sender: the same keys in the same order and spacing, and in most blocks something odd."""
+    """Make lines of one sender: the same keys in the same order and spacing, and in most blocks an unusual value."""
     random = Random(seed)
     fields = [f for f in schema if not f.nullable or random.random() < 0.7]
     random.shuffle(fields)
@@ -92,7 +93,7 @@ def json_lines(seed: int, schema: Schema) -> list[bytes]:
 
 
 def damaged(random: Random, lines: list[bytes]) -> list[bytes]:
-    """In a third of all blocks one byte is put in, left out or changed."""
+    """Insert, remove or change one byte in a third of all blocks."""
     if random.random() < 0.35:
         which = random.randrange(len(lines))
         line = lines[which]
@@ -105,7 +106,7 @@ def damaged(random: Random, lines: list[bytes]) -> list[bytes]:
 def decode(
     format: str, pieces: list[bytes], columnar_bytes: int, unit: str, schema: Schema = SCHEMA
 ) -> tuple[list[Any], list[Any]]:
-    decoder = DECODERS[format](Intake(schema, unit, columnar_bytes=columnar_bytes))
+    decoder = CODECS[format].decoder(Intake(schema, unit, columnar_bytes=columnar_bytes))
     trains: list[Train] = []
     rejects: list[Reject] = []
     for piece in pieces:
@@ -124,7 +125,7 @@ def decode(
 
 @given(SEEDS, st.sampled_from(["ns", "ns", "ms", "s"]), st.sampled_from([SCHEMA, NO_FLOAT]))
 @settings(max_examples=600)
-def test_ndjson_ways_agree(seed: int, unit: str, schema: Schema) -> None:
+def test_ndjson_decoders_agree(seed: int, unit: str, schema: Schema) -> None:
     lines = json_lines(seed, schema)
     whole = b"\n".join(lines) + b"\n"
     one_by_one = decode("ndjson", [line + b"\n" for line in lines], 2**40, unit, schema)
@@ -162,7 +163,7 @@ def csv_lines(seed: int, schema: Schema) -> list[bytes]:
 
 @given(SEEDS, st.sampled_from(["ns", "ms", "s"]), st.sampled_from([SCHEMA, NO_FLOAT]))
 @settings(max_examples=600)
-def test_csv_ways_agree(seed: int, unit: str, schema: Schema) -> None:
+def test_csv_decoders_agree(seed: int, unit: str, schema: Schema) -> None:
     header, *lines = csv_lines(seed, schema)
     whole = b"\n".join(lines) + b"\n"
     one_by_one = decode("csv", [header + b"\n", *[line + b"\n" for line in lines]], 2**40, unit, schema)
@@ -170,10 +171,10 @@ def test_csv_ways_agree(seed: int, unit: str, schema: Schema) -> None:
     assert decode("csv", [header + b"\n", whole], 0, unit, schema) == one_by_one, whole
 
 
-def test_the_columnar_way_is_really_taken() -> None:
-    """Else the two tests above would compare the careful way with itself."""
-    from router.codecs.csv_columns import ArrowCsv
-    from router.codecs.ndjson_columns import Layout
+def test_the_columnar_decoders_are_really_used() -> None:
+    """Otherwise the two tests above would compare the line by line decoder with itself."""
+    from router.codecs.decode.csv_columns import ArrowCsv
+    from router.codecs.decode.ndjson_columns import Layout
 
     intake = Intake(SCHEMA, columnar_bytes=0)
     line = b'{"i":1,"d":-1.5e3,"s":"BRK.B","t":"2024-01-01T00:00:00Z","b":null,"n":"\\u00e9","f":0.5,"l":-0}'
@@ -181,12 +182,12 @@ def test_the_columnar_way_is_really_taken() -> None:
     assert layout is not None
     train = layout.decode((line + b"\n") * 3, 1)
     assert train is not None and train.to_rows()[2] == (None, 1, 0, 0.5, -1500.0, "BRK.B", 1704067200 * 10**9, "é")
-    fast = ArrowCsv(intake, ["i", "d", "s", "t", "n"])
+    fast = ArrowCsv(intake, ["i", "d", "s", "t", "n"], skips_empty_lines=True)
     cut = fast.decode(b'1,-1.5e3,"a,b",2024-01-01T00:00:00Z,\n' * 3, 1)
     assert cut is not None and cut.to_rows()[0] == (None, 1, None, None, -1500.0, "a,b", 1704067200 * 10**9, None)
 
 
-@given(st.binary(max_size=300), st.sampled_from(sorted(DECODERS)), st.integers(1, 50))
+@given(st.binary(max_size=300), st.sampled_from(sorted(CODECS)), st.integers(1, 50))
 def test_any_bytes_are_refused_without_a_fault(data: bytes, format: str, step: int) -> None:
     for columnar_bytes in (0, 2**40):
         pieces = [data[i : i + step] for i in range(0, len(data), step)]
@@ -196,9 +197,9 @@ def test_any_bytes_are_refused_without_a_fault(data: bytes, format: str, step: i
 @given(st.data())
 @settings(max_examples=100)
 def test_damaged_arrow_is_refused_without_a_fault(data: st.DataObject) -> None:
-    """Bytes changed anywhere in a good stream: an error or other values, never a crash, and the counts hold."""
+    """Bytes changed anywhere in a good stream give an error or other values, never a crash, and the counts agree."""
     train = Train.from_pylists(SCHEMA, {f.name: [None if f.nullable else SAMPLES[f.type]] * 3 for f in SCHEMA}, 1)
-    encoder = ENCODERS["arrow"](SCHEMA)
+    encoder = CODECS["arrow"].encoder(SCHEMA)
     stream = bytearray(encoder.begin() + encoder.encode(train) + encoder.encode(train) + encoder.end())
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(stream) - 1))
@@ -214,7 +215,7 @@ iso = st.datetimes().map(datetime.isoformat) | st.sampled_from([*TIMES, "2024-01
 
 
 @given(st.lists(iso, min_size=1, max_size=5))
-def test_arrow_reads_no_time_that_we_would_read_otherwise(values: list[str]) -> None:
+def test_arrow_reads_times_as_we_do(values: list[str]) -> None:
     import pyarrow as pa
 
     parsed = arrow_timestamps(pa.array(values, pa.string()))
@@ -251,8 +252,8 @@ def trains(draw: st.DrawFn) -> Train:
 
 @given(trains(), st.booleans(), st.sampled_from(["iso", "ns", "us", "ms", "s"]))
 def test_ndjson_out_is_read_by_polars_and_python(train: Train, many: bool, timestamps: str) -> None:
-    """What the encoder writes, short trains or long ones, two readers that are not ours read as the same values."""
-    text = FrameWriter(timestamps).ndjson(train) if many else ENCODERS["ndjson"](SCHEMA, timestamps).encode(train)
+    """polars and Python read the encoder's output, of short and of long trains, as the same values."""
+    text = FrameWriter(timestamps).ndjson(train) if many else CODECS["ndjson"].encoder(SCHEMA, timestamps).encode(train)
     rows = [json.loads(line) for line in text.splitlines()]
     want = expected(train, timestamps)
     assert [list(row) for row in rows] == [list(SCHEMA.names)] * train.count
@@ -292,7 +293,7 @@ def iso_of(ns: int) -> str:
     return f"{(datetime(1970, 1, 1) + timedelta(seconds=seconds)).isoformat()}.{rest:09d}Z"
 
 
-@given(trains(), st.booleans(), st.sampled_from(sorted(ENCODERS)))
+@given(trains(), st.booleans(), st.sampled_from(sorted(CODECS)))
 def test_there_and_back(train: Train, many: bool, format: str) -> None:
     """Finite values come back as they were, through every codec."""
     assume(all(v is None or not isinstance(v, float) or math.isfinite(v) for row in train.to_rows() for v in row))
@@ -301,8 +302,8 @@ def test_there_and_back(train: Train, many: bool, format: str) -> None:
     )
     if many:
         train = Train.concat([train] * LONG_TUPLES)
-    encoder = ENCODERS[format](SCHEMA)
-    decoder = DECODERS[format](Intake(SCHEMA))
+    encoder = CODECS[format].encoder(SCHEMA)
+    decoder = CODECS[format].decoder(Intake(SCHEMA))
     received = decoder.receive(encoder.begin() + encoder.encode(train) + encoder.end(), 1)
     assert not received.rejects
     assert [row for t in received.trains for row in t.to_rows()] == train.to_rows()

@@ -1,4 +1,4 @@
-"""Numbers by arithmetic against Python's own reading of the same text: equal, or left to someone else."""
+"""Numbers by arithmetic, compared with Python's own reading of the same text: equal, or None."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from router.codecs.digits import MAX_STRING_BYTES, Block
+from router.codecs.decode.digits import MAX_STRING_BYTES, PaddedBytes
 
 digits = st.text("0123456789", min_size=1, max_size=20)
 whole = st.builds(lambda sign, number: f"{sign}{number}", st.sampled_from(["", "-"]), st.integers(0, 10**19).map(str))
@@ -24,11 +24,11 @@ ODD = """|-|--1|+1|01|-01|00|1.|.5|-.5|1..2|1.2.3|1e5|1.5e3|0x1| 1|1 |1-2|null|t
 odd = st.sampled_from(ODD.replace("\n", "|").split("|"))
 
 
-def block_of(cells: list[str]) -> tuple[Block, Any, Any, bytes]:
+def block_of(cells: list[str]) -> tuple[PaddedBytes, Any, Any, bytes]:
     data = b",".join(cell.encode() for cell in cells) + b"\n"
     lengths = np.array([len(cell.encode()) for cell in cells], np.int64)
     stop = np.cumsum(lengths + 1) - 1
-    return Block(data), stop - lengths, stop, data
+    return PaddedBytes(data), stop - lengths, stop, data
 
 
 def is_json_number(text: str) -> bool:

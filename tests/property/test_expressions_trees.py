@@ -1,11 +1,11 @@
-"""Random typed expression trees over random rows, held against plain Python and against DuckDB.
+"""Random typed expression trees over random rows, compared with plain Python and with DuckDB.
 
-DuckDB was written by others and agrees with Spark on everything used here once the differences are spelled out in its
-text (``expression_trees``):
+DuckDB is an independent implementation. It agrees with Spark on all operations used here, once its text spells out the
+differences (``expression_trees``):
 - overflow is an error in DuckDB: ``try(a + b)`` makes it NULL;
-- division by zero of doubles is infinite there: the divisor goes through ``nullif(y, 0)``;
-- ``<=>`` is ``is not distinct from``, ``div`` is ``//``, and a cast that does not fit is ``try_cast``;
-- a cast of a double to an integer rounds there and truncates here: ``trunc`` first.
+- division of doubles by zero is infinite there: the divisor goes through ``nullif(y, 0)``;
+- ``<=>`` is ``is not distinct from``, ``div`` is ``//``, and a cast that may not fit is ``try_cast``;
+- a cast of a double to an integer rounds there and truncates here: ``trunc`` comes first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog.schema import Field, Schema, Type
-from engine.expressions import Expression, Scope, compile_expression, share
+from engine.operators.expressions import Expression, Scope, compile_expression, share
 from storage.train import Train
 from tests.property.expression_trees import EPOCH, FIELDS, Row, Tree, Value, moment, rows, tree, values
 
@@ -27,7 +27,7 @@ SCHEMA = Schema.of(**FIELDS)
 
 
 def evaluate(texts: list[str], data: list[Row]) -> list[tuple[str, list[Value]]]:
-    """All texts over one scope, as boxes do it."""
+    """Evaluate all texts over one scope, as boxes do."""
     columns = {name: [row[name] for row in data] for name in FIELDS}
     for name in ("ts", "at"):
         columns[name] = [None if v is None else v * 1_000 for v in columns[name]]

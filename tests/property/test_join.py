@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from engine.boxes.join import Join
+from engine.operators.boxes.join import Join
 from tests.property.box_harness import Driver, Rows, bound, play, schedules, sorted_rows, tiny, train_of
 
 pytestmark = pytest.mark.usefixtures("low_thresholds")
@@ -81,7 +81,7 @@ def test_band_join(on: str | None, data: st.DataObject, left: Rows, right: Rows,
     driver = play(Driver(box, (LEFT, RIGHT), ("ts", "ts"), restart), (left, right), schedule)
     assert sorted_rows(driver.rows()) == sorted_rows(in_duckdb(sql, left, right))
     assert driver.tally.late == 0
-    assert all(held.index.live == 0 for held in driver.state.helds)
+    assert all(held.index.live == 0 for held in driver.state.sides)
 
 
 @given(st.data(), left_rows, right_rows)

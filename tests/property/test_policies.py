@@ -12,23 +12,23 @@ import pytest
 
 from catalog.load import LoadModel
 from catalog.network import Network
-from engine.core import Engine
+from engine.run.core import Engine
 from engine.simulate.arrivals import arrivals
 from engine.simulate.core import Simulation
-from engine.simulate.execution import Ran
+from engine.simulate.execution import PlanTimes
 from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import SCHEMA
 from scheduler.calendar_queue import CalendarQueue
-from scheduler.events import Clock, Measured
+from scheduler.events import Clock, StatisticsMoved
 from scheduler.plan import Plan
-from scheduler.policies import make_index, policies
+from scheduler.policies import make_index, policies, policy_infos
 from scheduler.state import BatchRule, SchedulerSettings, SchedulerState
 from scheduler.trains import TrainRule
 from storage.train import Train, constant_ns
 from tests.property.policy_networks import SHAPES, Witness, random_network
 
 NAMES = sorted(policies())
-DROPPING = {"bts1", "ats1"}
+DROPPING = {name for name, info in policy_infos().items() if info.drops}
 DURATION_NS = 600_000_000
 LOOK_EVERY = 16  # decisions: comparing all of the state takes a hundred times as long as a decision
 LOAD = 0.7
@@ -86,10 +86,10 @@ class Checked(Simulation):
         box = count % len(self.network.boxes)
         self.statistics.cost_per_tuple_ns[box] *= 0.5 + count % 3
         self.statistics.rate_per_s[:] = count % 7
-        self.state.apply(Measured())
+        self.state.apply(StatisticsMoved())
         self.state.apply(Clock(self.now_ns))
 
-    def _execute(self, boxes: tuple[int, ...], claims: Any, begun_ns: float) -> Ran:
+    def _execute(self, boxes: tuple[int, ...], claims: Any, begun_ns: float) -> PlanTimes:
         assert not self.running.intersection(boxes), "no box runs twice at once"
         self.running.update(boxes)
         return super()._execute(boxes, claims, begun_ns)
@@ -138,12 +138,26 @@ def test_every_policy_is_safe_fair_and_deterministic(name: str, shape: str) -> N
             assert_delivered(network, run)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_policy_loses_a_tuple_above_the_knee(name: str) -> None:
+    """At three times the capacity of one worker a policy may let units wait, which is how it protects the others. When
+    the arrivals end, it works everything off."""
+    for seed, shape in enumerate(SHAPES):
+        network = random_network(shape, seed)
+        run = Checked(network, name, seed, load=3.0)
+        run.run(DURATION_NS)
+        assert run.state.waiting_tuples, "the load is above the knee"
+        run.run()
+        assert run.state.is_quiet() and run.storage.is_empty() and run.state.waiting_tuples == 0
+        if not sum(run.storage.expired):
+            assert_delivered(network, run)
+
+
 def assert_delivered(network: Network, run: Simulation) -> None:
     """Nothing is lost: each output has what the exact selectivities of the boxes on the way leave of the arrivals."""
     came = {("stream", s): 0 for s in range(len(network.streams))}
-    _, streams, counts = run._arrivals
-    for stream, count in zip(streams, counts, strict=True):
-        came["stream", stream] += count
+    for stream, (_, counts) in run.came_since(0).items():
+        came["stream", stream] = int(counts.sum())
     for node in network.boxes:
         taken = 0
         for a in node.in_arcs:
@@ -194,7 +208,7 @@ def test_no_arc_loses_or_reorders_a_tuple_on_the_engine(name: str) -> None:
         try:
             for stream, start, count in feeds(seed, len(network.streams)):
                 fed[stream].extend(range(start, start + count))
-                assert engine.feed(stream, numbered(start, count, time_ns()), 10.0)
+                assert engine.ingress.admit(stream, numbered(start, count, time_ns()), timeout_s=10.0)
             assert engine.drain(20.0), f"{name} on {shape} does not finish"
         finally:
             engine.stop()
@@ -228,7 +242,7 @@ def test_policies_take_turns_on_a_running_engine() -> None:
     try:
         for turn, (stream, start, count) in enumerate(feeds(5, len(network.streams))):
             engine.loop.follow(policies()[NAMES[turn % len(NAMES)]])
-            assert engine.feed(stream, numbered(start, count, time_ns() + 10**12), 10.0)
+            assert engine.ingress.admit(stream, numbered(start, count, time_ns() + 10**12), timeout_s=10.0)
         assert engine.drain(20.0)
     finally:
         engine.stop()

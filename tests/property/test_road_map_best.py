@@ -9,13 +9,13 @@ from time import process_time
 import numpy as np
 import pytest
 
+from catalog.loss import ValueCells
 from catalog.qos import QoS, QoSGraph
-from catalog.shed import Values
 from catalog.stats import Floats, Statistics
-from engine.simulate.sketch import Sketch
-from load_shedder.places import find_places
-from load_shedder.road_map import draw_map
-from load_shedder.segments import Costs
+from engine.simulate.sketch import NetworkSketch
+from load_shedder.decide.places import find_places
+from load_shedder.decide.road_map import draw_map
+from load_shedder.decide.segments import ModelCosts
 from tests.property.shed_networks import Judge, concave_graph, random_cases, shedding
 
 CASES = 500
@@ -26,7 +26,7 @@ def test_plans_are_near_the_best_possible() -> None:
     random = Random(7)
     ratios = []
     for network, statistics, places in random_cases(1, CASES, places_at_most=6):
-        judge, road_map = Judge(network, statistics, places), draw_map(network, places, Costs.of(statistics))
+        judge, road_map = Judge(network, statistics, places), draw_map(network, places, ModelCosts.of(statistics))
         saving_ns = random.uniform(0.05, 0.95) * road_map.most_ns
         kept = dict(zip((p.arc for p in road_map.places), road_map.kept(saving_ns), strict=True))
         rows = np.array([[1.0] * len(places), [kept[p.arc] for p in places]])
@@ -45,7 +45,7 @@ def test_loss_over_gain_never_falls_along_the_map() -> None:
     for network, statistics, places in random_cases(2, 100, places_at_most=6):
         if any(len(node.in_arcs) > 1 for node in network.boxes):
             continue
-        road_map = draw_map(network, places, Costs.of(statistics))
+        road_map = draw_map(network, places, ModelCosts.of(statistics))
         saved, loss = np.diff(road_map.saved_ns), np.diff(road_map.loss)
         slopes = loss[saved > 1e-9 * road_map.load_ns] / saved[saved > 1e-9 * road_map.load_ns]
         assert (np.diff(slopes) >= -1e-6 * np.maximum(slopes[:-1], 1e-30)).all()
@@ -55,7 +55,7 @@ def test_plans_with_drops_by_value_are_near_the_best_possible() -> None:
     """A split into an output that says which tuples matter and one that does not, places before and behind it."""
     random, worst = Random(11), 1.0
     for _ in range(60):
-        sketch = Sketch()
+        sketch = NetworkSketch()
         graphs = [concave_graph(random), concave_graph(random)]
         costs = [10 ** random.uniform(1, 3), 10 ** random.uniform(2, 4), 10 ** random.uniform(2, 4)]
         head = sketch.box(sketch.stream(), cost_ns=costs[0])
@@ -67,13 +67,13 @@ def test_plans_with_drops_by_value_are_near_the_best_possible() -> None:
         statistics.rate_per_s[:] = 1e3
         first, judged, other = find_places(network)
         low = random.uniform(0.1, 0.9)
-        values = Values((low, 1 - low), (random.uniform(0.05, 0.9), 1.0))
+        values = ValueCells((low, 1 - low), (random.uniform(0.05, 0.9), 1.0))
         places = (first, replace(judged, manner="semantic"), other)
-        road_map = draw_map(network, places, Costs.of(statistics), values={judged.arc: values})
-        assert not road_map.is_cut_short
+        road_map = draw_map(network, places, ModelCosts.of(statistics), values={judged.arc: values})
+        assert not road_map.hit_limit
         assert road_map.most_ns == pytest.approx(road_map.load_ns)
 
-        def outcome(kept: Floats, costs: list[float] = costs, graphs: list[QoSGraph] = graphs, v: Values = values):  # type: ignore[no-untyped-def]
+        def outcome(kept: Floats, costs: list[float] = costs, graphs: list[QoSGraph] = graphs, v: ValueCells = values):  # type: ignore[no-untyped-def]
             h, a, b = kept
             carried = np.interp(a, [0.0, 1 - v.shares[0], 1.0], [0.0, v.carried(1 - v.shares[0]), 1.0])
             load = 1e3 * h * (costs[0] + a * costs[1] + b * costs[2])
@@ -91,7 +91,7 @@ def test_plans_with_drops_by_value_are_near_the_best_possible() -> None:
 @pytest.mark.quiet
 def test_a_map_of_1000_boxes_is_drawn_in_a_tenth_of_a_second() -> None:
     random = Random(3)
-    sketch = Sketch()
+    sketch = NetworkSketch()
     stream = sketch.stream()
     for _ in range(200):
         end = sketch.chain(stream, 5, cost_ns=random.uniform(100, 5_000), selectivity=0.8)
@@ -99,7 +99,7 @@ def test_a_map_of_1000_boxes_is_drawn_in_a_tenth_of_a_second() -> None:
     network = shedding(sketch.network())
     statistics = Statistics(network)
     statistics.rate_per_s[:] = 1e4
-    places, costs = find_places(network), Costs.of(statistics)
+    places, costs = find_places(network), ModelCosts.of(statistics)
     took_s = []
     for _ in range(5):
         begun = process_time()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from catalog.shed import NOTHING_SHED
+from load_shedder.shed_plan import NOTHING_SHED
 from storage.train import Train
 from tests.unit.shed_harness import Shedder, shedder
 
@@ -76,10 +76,10 @@ def feed_under_plans(s: Shedder, given: Input, seed: int, arcs: list[str], manne
         high = max(high, *part["ts"])
         stream = s.network.streams[0]
         train = Train.from_pylists(stream.schema, part, 1).with_watermark(high - 20 * MS)
-        assert s.engine.feed(stream.number, train, 20)
+        assert s.engine.ingress.admit(stream.number, train, timeout_s=20)
         at += size
         if random.random() < 0.05:
-            s.engine.tidy()
+            s.engine.refresh_losses()
     s.close()
 
 

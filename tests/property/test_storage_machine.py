@@ -1,4 +1,4 @@
-"""Publish, resend, commit, checkpoint, read, power cut, kill, rot, full disk: in any order, against plain Python."""
+"""Random programs of publish, commit, checkpoint, read, power cut, kill, rot and full disk, against plain Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCHES_AT_MOST = 40
 
 
 class StorageMachine(RuleBasedStateMachine):
-    """Every rule begins a new life when there is none; a power cut may come in any of them."""
+    """Every rule begins a new life when there is none. The power may fail in any rule."""
 
     @initialize(
         seed=st.integers(0, 2**16),
@@ -31,11 +31,11 @@ class StorageMachine(RuleBasedStateMachine):
             self.world.start()
         return self.world
 
-    def guarded(self, deed: str, **arguments: int) -> None:
+    def guarded(self, action: str, **arguments: int) -> None:
         try:
-            getattr(self.alive(), deed)(**arguments)
+            getattr(self.alive(), action)(**arguments)
         except PowerCut:
-            self.world.cut()
+            self.world.lose_power()
 
     @precondition(lambda self: self.world.sent < BATCHES_AT_MOST)
     @rule()
@@ -63,9 +63,9 @@ class StorageMachine(RuleBasedStateMachine):
     def read(self) -> None:
         self.guarded("read")
 
-    @rule(deeds=st.integers(0, 40))
-    def power_fails_soon(self, deeds: int) -> None:
-        self.world.files.crash_before = len(self.world.files.deeds) + deeds
+    @rule(operations=st.integers(0, 40))
+    def power_fails_soon(self, operations: int) -> None:
+        self.world.files.crash_before = len(self.world.files.operations) + operations
 
     @rule()
     def kill(self) -> None:
@@ -74,7 +74,7 @@ class StorageMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.life is None)
     @rule(bit=st.integers(0, 2**20))
     def newest_checkpoint_rots(self, bit: int) -> None:
-        """Only where there is one before it: with both gone nothing is promised but a refusal."""
+        """Damage the newest of two checkpoints. With both damaged the only guarantee is a refusal to start."""
         files = self.world.files
         manifests = [n for n in files.list("checkpoint") if n.endswith(".json")]
         if len(manifests) == 2:
@@ -90,7 +90,7 @@ class StorageMachine(RuleBasedStateMachine):
     def disk_has_room(self) -> None:
         self.world.files.capacity_bytes = 2**62
         if self.world.life is not None:
-            self.world.life.keeper.committer.look()
+            self.world.life.keeper.committer.look_for_room()
 
     @invariant()
     def nothing_failed(self) -> None:
@@ -103,7 +103,7 @@ class StorageMachine(RuleBasedStateMachine):
         self.world.files.crash_before = None
         try:
             world = self.alive()
-            world.life.keeper.committer.look()  # type: ignore[union-attr]
+            world.life.keeper.committer.look_for_room()  # type: ignore[union-attr]
             world.finish()
         finally:
             if self.world.life is not None:

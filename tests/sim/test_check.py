@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from catalog.qos import QoS
-from engine.load import load_network
-from engine.simulate.at_rest import measure_overheads
-from engine.simulate.calibrate import LONG, SHORT, costs_between, measure_costs
-from engine.simulate.check import Known, compare, cut
-from engine.simulate.costs import declared
+from engine.run.declared_costs import declared_costs
+from engine.run.network_file import read_network
+from engine.simulate.check import KnownCosts, compare, split_by_time
 from engine.simulate.experiment import Experiment, draw, knee_rates
-from engine.simulate.sketch import Sketch
+from engine.simulate.measure_costs import LONG, SHORT, costs_between, measure_costs
+from engine.simulate.measure_overheads import measure_overheads
+from engine.simulate.sketch import NetworkSketch
 
 
 def test_costs_and_overheads_are_measured() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=100_000.0, selectivity=0.5))
     network = sketch.network()
     undeclared = measure_costs(network, rounds=2)
@@ -30,7 +30,7 @@ def test_costs_and_overheads_are_measured() -> None:
 
 
 def test_costs_are_those_of_reads_as_long_as_they_come() -> None:
-    network = load_network(
+    network = read_network(
         """
 http: {listen: "off"}
 streams: {s: {schema: {x: double}}}
@@ -46,18 +46,18 @@ outputs: {o: {from: c}}
 
 def test_slices_are_the_whole() -> None:
     times, counts = np.arange(0, 1_000, 7), np.arange(143)
-    parts = cut({0: (times, counts), 1: (times[:0], counts[:0])}, 4)
+    parts = split_by_time({0: (times, counts), 1: (times[:0], counts[:0])}, 4)
     assert [int(p[0][0][0]) for p in parts] == [0, 4, 0, 4], "each begins at 0"
     assert np.concatenate([p[0][1] for p in parts]).tolist() == counts.tolist()
     assert all(int(p[0][0][-1]) < 250 for p in parts[:3]) and not any(len(p[1][0]) for p in parts)
 
 
 def test_both_are_run_on_the_same_arrivals() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=1_000_000.0), QoS(deadline_ns=500_000_000))
     network = sketch.network()
-    experiment = Experiment(network, declared(network), ("fcfs",), (0.2,), duration_ns=400_000_000)
-    known = Known(measure_costs(network, 1), measure_overheads(plans=200, reads=30))
+    experiment = Experiment(network, declared_costs(network), ("fcfs",), (0.2,), duration_ns=400_000_000)
+    known = KnownCosts(measure_costs(network, 1), measure_overheads(plans=200, reads=30))
     shares: list[float] = []
     [found] = compare(experiment, lambda policy, load, share: shares.append(share), lambda *_: known, slices=2)
     assert shares == [0.0, 0.5, 1.0]

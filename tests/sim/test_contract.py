@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from catalog.network import Network
-from engine.load import load_network
+from engine.run.declared_costs import declared_costs
+from engine.run.network_file import read_network
 from engine.simulate.contract import Contract, contract_json, contract_text, run_contracts
 from engine.simulate.core import Simulation
-from engine.simulate.costs import declared
 from engine.simulate.experiment import Experiment, capacity_rates
+from engine.simulate.monitor import SimulatedMonitor
 from engine.simulate.overheads import Overheads
-from engine.simulate.watch import Watch
 from scheduler.policies import policies
 
 TEXT = """
@@ -36,12 +36,14 @@ SECOND = 1_000_000_000
 
 
 def network(text: str = TEXT) -> Network:
-    return load_network(text)
+    return read_network(text)
 
 
 def experiment(loads: tuple[float, ...], process: str = "uniform", text: str = TEXT, seed: int = 1) -> Experiment:
     made = network(text)
-    return Experiment(made, declared(made), ("round_robin",), loads, seed=seed, duration_ns=4 * SECOND, process=process)
+    return Experiment(
+        made, declared_costs(made), ("round_robin",), loads, seed=seed, duration_ns=4 * SECOND, process=process
+    )
 
 
 def promise(c: Contract, name: str) -> float:
@@ -85,7 +87,7 @@ def test_a_contract_reads_as_a_table() -> None:
 def test_streams_that_block_are_not_shed() -> None:
     [found] = run_contracts(experiment((2.0,), text=TEXT.replace("overload: shed", "overload: block")))
     assert not found.drops and found.utility < 1.0
-    assert "of capacity: what waits grows" in contract_text([found])
+    assert "of capacity: the backlog grows" in contract_text([found])
 
 
 def test_what_is_too_late_for_everybody_is_told() -> None:
@@ -104,24 +106,22 @@ outputs: {o: {from: slow, qos: {deadline: 20ms, dead: 100ms}, sink: {tcp: 127.0.
 def test_a_step_to_three_times_the_load_is_answered_and_forgotten() -> None:
     """0.5 for 4 s, 3 for 6 s, 0.5 again: settled within 2 s, full delivery within 5 s, every tuple accounted for."""
     made = network()
-    statistics = declared(made)
+    statistics = declared_costs(made)
     rate = float(capacity_rates(made, statistics, 1, Overheads())[0])
     gap_ns = 5_000_000
     times = np.arange(0, 18 * SECOND, gap_ns)
     load = np.where((times >= 4 * SECOND) & (times < 10 * SECOND), 3.0, 0.5)
     counts = np.maximum(1, np.round(load * rate * gap_ns / 1e9)).astype(np.int64)
     simulation = Simulation(made, policies()["round_robin"], {0: (times, counts)}, statistics=statistics)
-    watch = Watch(simulation, 1)
+    watch = SimulatedMonitor(simulation, 1)
     waits = []
-    inner = simulation.on_tick
 
     def tick() -> None:
-        inner()
         waits.append(
             (simulation.now_ns / 1e9, watch.overload.verdict.wait_ns / 1e9, dict(simulation.execution.drops.kept))
         )
 
-    simulation.on_tick = tick
+    simulation.tickers.append(tick)
     simulation.run()
     assert not any(kept for at, _, kept in waits if at < 4.0), "nothing is shed before"
     assert all(wait < 0.1 for at, wait, _ in waits if 6.0 < at < 10.0), "the backlog of the step is gone"

@@ -1,12 +1,12 @@
-"""The figures of the papers, a quick look at each in the simulator: the same answer every time, so it is held."""
+"""A quick run of each figure in the simulator gives the same answer every time, so its verdict is checked."""
 
 from __future__ import annotations
 
 import pytest
 
-from engine.bench.figures import figure_names, load_figure
-from engine.bench.figures.base import DIFFERS, HOLDS, REAL, SIMULATED
-from engine.bench.figures.run import run_figure
+from engine.lab.figures import figure_names, load_figure
+from engine.lab.figures.figure import DIFFERS, HOLDS, REAL, SIMULATED
+from engine.lab.figures.record import run_figure
 
 ON_THE_SIMULATOR = [name for name in figure_names() if SIMULATED in load_figure(name).FIGURE.engines]
 
@@ -20,7 +20,7 @@ def test_a_quick_look_gives_the_verdict_of_the_report(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["P0.7", "P0.14"])
 def test_the_real_engine_gives_the_same_panels(name: str) -> None:
-    """Whether its claim holds depends on what else the machine does, so that is for the report."""
+    """The verdict on the real engine depends on the machine's other load, so only the report shows it."""
     record = run_figure(name, REAL, quick=True)
     assert record.verdict.word in (HOLDS, DIFFERS)
     for panel in record.measured.panels:

@@ -13,9 +13,9 @@ from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, arrivals
 from engine.simulate.core import Simulation
 from engine.simulate.experiment import capacity_rates
-from engine.simulate.measure import Quality, summary
 from engine.simulate.overheads import Overheads
-from engine.simulate.sketch import Sketch
+from engine.simulate.quality import Quality, summary
+from engine.simulate.sketch import NetworkSketch
 from scheduler.policies import policies
 from scheduler.state import BatchRule, SchedulerSettings
 from scheduler.trains import TrainRule
@@ -42,7 +42,7 @@ def run_all(
 def test_p1_each_policy_is_best_at_what_it_is_for(seed: int) -> None:
     """Queries that differ sixteen-fold in cost and tenfold in selectivity, one stream in bursts, load 0.9."""
     random = Random(seed)
-    sketch = Sketch()
+    sketch = NetworkSketch()
     stream = sketch.stream()
     for _ in range(24):
         cost_ns, selectivity = 2 ** random.randrange(5) * 2e5, random.uniform(0.1, 1.0)
@@ -66,7 +66,7 @@ def test_p1_each_policy_is_best_at_what_it_is_for(seed: int) -> None:
 def test_p4_batches_beat_single_tasks_and_adapting_beats_batches() -> None:
     """100 queries with deadlines, a step that costs more than a task: missed with TAAT > BTS > ATS >= ATS1."""
     random = Random(1)
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for _ in range(100):
         tap = sketch.stream()
         for _ in range(random.randint(1, 3)):
@@ -86,7 +86,7 @@ def test_p4_batches_beat_single_tasks_and_adapting_beats_batches() -> None:
 
 def test_p0_superboxes_hold_on_where_a_box_at_a_time_is_overloaded() -> None:
     """Figure 5: five trees at 0.9 of capacity, with overheads."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for _ in range(5):
         leaves = [sketch.box(sketch.stream(), cost_ns=1e5) for _ in range(3)]
         sketch.output(sketch.box(sketch.box(*leaves, cost_ns=1e5), cost_ns=1e5))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from catalog.network import Network
-from engine.core import Engine
-from engine.demo.sample import as_train, sample
-from engine.load import load_network
+from engine.run.core import Engine
+from engine.run.network_file import read_network
+from engine.simulate.sample_tuples import as_train, sample
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
@@ -24,7 +24,7 @@ HOUR_NS = 3_600 * 10**9
 
 @cache
 def demo() -> Network:
-    return load_network(DEMO, {})
+    return read_network(DEMO, {})
 
 
 @cache
@@ -48,7 +48,7 @@ def run(policy: str, settings: SchedulerSettings) -> list[list[Any]]:
             for stream in network.streams:
                 made = market(stream.name).slice(100 * seed, 100 * seed + 1 + seed * 7)
                 made.arrival_ns = constant_ns(future_ns, made.count)
-                assert engine.feed(stream.number, made, 10.0)
+                assert engine.ingress.admit(stream.number, made, timeout_s=10.0)
         assert engine.drain(30.0)
     finally:
         engine.stop()

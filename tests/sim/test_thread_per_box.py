@@ -1,4 +1,4 @@
-"""The baseline engine: a thread a box gives the same rows as the scheduler does."""
+"""The baseline engine, one thread a box, gives the same rows as the scheduler."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.core import Engine
-from engine.simulate.sketch import SCHEMA, Sketch
-from engine.thread_per_box import ThreadPerBox
+from engine.lab.figures.thread_per_box import ThreadPerBox
+from engine.run.core import Engine
+from engine.simulate.sketch import SCHEMA, NetworkSketch
 from storage.train import Train, constant_ns
 from tests.property.policy_networks import SHAPES, random_network
 
 
 def rows(make: Callable[[Any, Any], Any], shape: str) -> list[list[int]]:
-    """The numbers that come out, by output, sorted: between inputs of a union there is no order."""
+    """Return the results by output, sorted, because a union has no order between its inputs."""
     network = random_network(shape, 1, cost_ns=0.0)
     got: list[list[int]] = [[] for _ in network.outputs]
     engine = make(network, [lambda t, out=out: out.extend(t.columns[0].tolist()) for out in got])
@@ -25,7 +25,8 @@ def rows(make: Callable[[Any, Any], Any], shape: str) -> list[list[int]]:
         for number in range(30):
             stream = number % len(network.streams)
             columns = (np.arange(number * 10, number * 10 + 10), np.zeros(10))
-            engine.feed(stream, Train(SCHEMA, columns, constant_ns(0, 10)))
+            admit = engine.feed if isinstance(engine, ThreadPerBox) else engine.ingress.admit
+            admit(stream, Train(SCHEMA, columns, constant_ns(0, 10)))
             assert engine.drain(20.0)
     finally:
         engine.stop()
@@ -34,12 +35,12 @@ def rows(make: Callable[[Any, Any], Any], shape: str) -> list[list[int]]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_same_rows_as_the_engine(shape: str) -> None:
-    """Fed one train at a time: a box that drops every other tuple drops by their order, which threads may change."""
+    """Feed one train at a time: a box that drops every other tuple goes by their order, which threads may change."""
     assert rows(ThreadPerBox, shape) == rows(lambda n, o: Engine(n, o, workers=1), shape)
 
 
 def test_a_full_queue_blocks_its_feeder_and_loses_nothing() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.chain(sketch.stream(), 3, cost_ns=0.0))
     got: list[int] = []
     engine = ThreadPerBox(sketch.network(), [lambda t: got.extend(t.columns[0].tolist())], queue_trains=2)

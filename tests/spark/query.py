@@ -19,7 +19,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "clients" / "spark"), str(ROOT)])
     sys.path[:0] = [str(ROOT / "clients" / "spark")]
     address, checkpoint = sys.argv[1:3]
-    from router.spark.launch import launch
+    from router.spark.driver.launch import launch
     from tests.spark.conftest import QUICK
 
     with tempfile.TemporaryDirectory() as scratch:

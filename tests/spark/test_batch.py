@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from engine.processes import command
+from engine.lab.processes import command
 from tests.e2e.daemon import TRADES, free_ports, running, wait_for
 from tests.spark.conftest import SPARK
 from tests.spark.data import write_parquet

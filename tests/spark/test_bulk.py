@@ -14,10 +14,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from engine.daemon import Daemon
-from router.spark.host import SparkHost
-from router.spark.jobs import BulkJob
-from router.spark.remote import RemoteTarget
+from engine.daemon.daemon import Daemon
+from router.spark.daemon.host import SparkHost
+from router.spark.daemon.jobs import BulkJob
+from router.spark.daemon.remote import RemoteTarget
 from tests.spark.data import finish, loading, network, trades, write_parquet
 from tests.spark.flaky import ALL, Flaky
 
@@ -194,7 +194,7 @@ def test_every_column_that_does_not_fit_is_named_and_nothing_is_read(host: Spark
         error = failure(daemon)
         assert "column price is string where double is wanted" in error
         assert "column size is missing" in error
-        assert "venue" not in error.split("there is")[0]
+        assert "venue" not in error.split("the source has")[0]
         assert reader.count == 0 and daemon.readings().streams[0].received == 0
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.daemon import Daemon
-from engine.load import load_network
-from router.spark.aurorad_wire import Connection, WireError, read_batches, send_batches
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from router.spark.wire.aurorad_wire import Connection, WireError, read_batches, send_batches
 from storage.train import Train
 from tests.e2e.daemon import wait_for
 
@@ -43,7 +43,7 @@ outputs:
 
 @contextmanager
 def running(data_dir: Path | None) -> Iterator[tuple[Daemon, list[tuple[int, int]]]]:
-    daemon = Daemon(load_network(network(data_dir), {}))
+    daemon = Daemon(read_network(network(data_dir), {}))
     seen: list[tuple[int, int]] = []
     daemon.subscribe("out", lambda train: seen.extend(train.to_rows()))
     daemon.start()
@@ -55,7 +55,10 @@ def running(data_dir: Path | None) -> Iterator[tuple[Daemon, list[tuple[int, int
 
 def feed(daemon: Daemon, start: int, rows: int) -> None:
     schema = daemon.network.stream("source").schema
-    daemon.feed("source", Train.from_pylists(schema, {"n": list(range(start, start + rows))}, daemon.now_ns()))
+    daemon.ingress.admit(
+        daemon.network.stream("source").number,
+        Train.from_pylists(schema, {"n": list(range(start, start + rows))}, daemon.now_ns()),
+    )
 
 
 class Query:
@@ -199,7 +202,7 @@ def test_an_output_is_read_by_its_offsets(tmp_path: Path) -> None:
 
         for start, end in ((0, 1_000), (0, 1), (999, 1_000), (5, 5), (13, 777), (10, 20), (995, 1_000)):
             assert read(start, end) == list(range(start, end))
-        with pytest.raises(WireError, match="output numbers has not 1001 tuples"):
+        with pytest.raises(WireError, match="output numbers does not have 1001 tuples"):
             read(990, 1_001)
         ask(address, "release", output="numbers", reader="r", end=500)
         assert ask(address, "offsets", output="numbers", reader="r")["start"] == 500
@@ -212,7 +215,7 @@ def test_what_does_not_fit_is_refused_with_its_columns() -> None:
         address = daemon.spark.port.address
         with pytest.raises(WireError, match="field n is string where bigint is wanted; field twice is missing"):
             stage(address, pa.record_batch({"n": ["x"]}))
-        with pytest.raises(WireError, match="there is no stream nowhere; there is source, doubled"):
+        with pytest.raises(WireError, match="there is no stream nowhere; the streams are source, doubled"):
             stage(address, batch(0, 1), stream="nowhere")
         with pytest.raises(WireError, match=r"takes engine\.data_dir"):
             ask(address, "offsets", output="numbers", reader="r")

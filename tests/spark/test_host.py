@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from router.spark.errors import SparkLostError, SparkUnavailableError
-from router.spark.host import LOW_PRIORITY, SparkHost, _Process
-from router.spark.java import Java
-from router.spark.launch import settings_for, start_gateway
+from router.spark.daemon.driver_process import DriverProcess
+from router.spark.daemon.host import LOW_PRIORITY, SparkHost
+from router.spark.driver.java import Java
+from router.spark.driver.launch import settings_for, start_gateway
+from router.spark.wire.errors import SparkLostError, SparkUnavailableError
 from tests.e2e.daemon import wait_for
 from tests.spark.conftest import QUICK, make_host
 
@@ -50,7 +51,7 @@ def test_nothing_runs_before_the_first_call() -> None:
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="a kernel that knows no groups of sessions")
 def test_a_driver_of_low_priority_yields_with_its_whole_session() -> None:
     """Between sessions the kernel does not look at what a process says of itself."""
-    process = _Process(LOW_PRIORITY, 30.0)
+    process = DriverProcess(LOW_PRIORITY, 30.0)
     pid = process._process.pid
     try:
         assert Path(f"/proc/{pid}/autogroup").read_text().split()[-1] == str(LOW_PRIORITY)
@@ -116,7 +117,7 @@ def test_a_start_that_takes_too_long_may_be_tried_again_with_more_time() -> None
 def test_a_master_that_nobody_can_reach_is_told_at_once() -> None:
     host = SparkHost("spark://127.0.0.1:1,127.0.0.1:2", QUICK, nice=0)
     try:
-        with pytest.raises(SparkUnavailableError, match=r"nobody answers at 127\.0\.0\.1:1 .*refused.*127\.0\.0\.1:2"):
+        with pytest.raises(SparkUnavailableError, match=r"nothing answers at 127\.0\.0\.1:1 .*refused.*127\.0\.0\.1:2"):
             host.call("ping", 5)
         assert not host.is_up and host.reading().error.startswith("no Spark on master spark://127.0.0.1:1")
     finally:

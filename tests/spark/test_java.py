@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from router.spark.errors import SparkUnavailableError
-from router.spark.java import find_java, inspect_java
+from router.spark.driver.java import find_java, inspect_java
+from router.spark.wire.errors import SparkUnavailableError
 
 
 def make_java(folder: Path, *, release: str | None = None, says: str = "") -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from router.spark.host import SparkHost
+from router.spark.daemon.host import SparkHost
 from tests.spark.data import write_parquet
 from tests.spark.long import round_trip
 

@@ -17,10 +17,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from engine.daemon import Daemon
-from engine.load import load_network
-from router.spark.host import SparkHost
-from router.spark.jobs import fields_of
+from engine.daemon.daemon import Daemon
+from engine.run.network_file import read_network
+from router.spark.daemon.host import SparkHost
+from router.spark.wire.pipe import fields_of
 from storage.train import Train
 from tests.e2e.daemon import TRADES, wait_for
 from tests.spark.conftest import ELSEWHERE
@@ -42,7 +42,7 @@ outputs:
 
 @contextmanager
 def sinking(text: str, host: SparkHost) -> Iterator[Daemon]:
-    daemon = Daemon(load_network(text, {}), spark=host)
+    daemon = Daemon(read_network(text, {}), spark=host)
     daemon.start()
     try:
         yield daemon
@@ -60,7 +60,7 @@ def feed(daemon: Daemon, start: int, rows: int) -> None:
         "size": [n % 100 for n in numbers],
         "venue": [None if n % 10 == 0 else "N" for n in numbers],
     }
-    daemon.feed("trades", Train.from_pylists(schema, data, daemon.now_ns()))
+    daemon.ingress.admit(daemon.network.stream("trades").number, Train.from_pylists(schema, data, daemon.now_ns()))
 
 
 def manifests(path: Path) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ def test_a_database_gets_each_commit_once(host: SparkHost, tmp_path: Path) -> No
     source = f'{{spark: jdbc, options: {{url: "{url}", dbtable: trades}}}}'
     text = network("{tcp: 127.0.0.1:0}").replace(f"schema: {TRADES}", f"schema: {TRADES}, source: {source}")
     seen: list[float] = []
-    daemon = Daemon(load_network(text, {}), spark=host)
+    daemon = Daemon(read_network(text, {}), spark=host)
     daemon.subscribe("archive", lambda train: seen.extend(train.to_pylist(2)))
     daemon.start()
     try:
@@ -194,7 +194,7 @@ def test_what_piles_up_is_prepared_ahead_and_committed_in_order(
     host: SparkHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what was prepared and has gone since is written again."""
-    monkeypatch.setattr("router.spark.outlets.SEGMENT_BYTES", 20_000)
+    monkeypatch.setattr("router.spark.daemon.outlets.SEGMENT_BYTES", 20_000)
     out = tmp_path / "out"
     asked: list[tuple[str, str]] = []
     ask = host.ask
@@ -206,7 +206,7 @@ def test_what_piles_up_is_prepared_ahead_and_committed_in_order(
         return ask(do, **arguments)
 
     monkeypatch.setattr(host, "ask", listen)
-    monkeypatch.setattr("router.spark.outlets.BATCH_ROWS", 500)
+    monkeypatch.setattr("router.spark.daemon.outlets.BATCH_ROWS", 500)
     with sinking(network(f"{{spark: parquet, path: {out}, every: 1h}}"), host) as daemon:
         for start in range(0, 4_000, 500):
             feed(daemon, start, 500)

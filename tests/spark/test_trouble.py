@@ -12,10 +12,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from engine.daemon import Daemon
-from engine.load import load_network
-from engine.processes import command
-from router.spark.host import SparkHost
+from engine.daemon.daemon import Daemon
+from engine.lab.processes import command
+from engine.run.network_file import read_network
+from router.spark.daemon.host import SparkHost
 from storage.train import Train
 from tests.e2e.daemon import TRADES, free_ports, running, wait_for
 from tests.spark.conftest import SPARK
@@ -67,7 +67,7 @@ outputs:
   now: {{from: live}}
 """
         self.out = out
-        self.daemon = Daemon(load_network(text, {}), spark=host)
+        self.daemon = Daemon(read_network(text, {}), spark=host)
         self.seen: list[int] = []
         self.daemon.subscribe("now", lambda train: self.seen.extend(train.to_pylist(0)))
         self.sent = 0
@@ -78,7 +78,10 @@ outputs:
 
     def _feed(self, stream: str, numbers: range) -> None:
         schema = self.daemon.network.stream(stream).schema
-        self.daemon.feed(stream, Train.from_pylists(schema, {"n": list(numbers)}, self.daemon.now_ns()))
+        self.daemon.ingress.admit(
+            self.daemon.network.stream(stream).number,
+            Train.from_pylists(schema, {"n": list(numbers)}, self.daemon.now_ns()),
+        )
 
     def is_live(self) -> bool:
         """A tuple of the other stream goes through at once."""
@@ -151,7 +154,7 @@ outputs:
   now: {{from: live}}
 """
     before = own.reading().lost
-    daemon = Daemon(load_network(text, {}), spark=own)
+    daemon = Daemon(read_network(text, {}), spark=own)
     seen: list[int] = []
     daemon.subscribe("now", lambda train: seen.append(train.count))
     daemon.start()
@@ -164,7 +167,9 @@ outputs:
         os.kill(pid, signal.SIGSTOP)
         schema = daemon.network.stream("live").schema
         for number in range(100):
-            daemon.feed("live", Train.from_pylists(schema, {"n": [number]}, daemon.now_ns()))
+            daemon.ingress.admit(
+                daemon.network.stream("live").number, Train.from_pylists(schema, {"n": [number]}, daemon.now_ns())
+            )
         wait_for(lambda: sum(seen) == 100, "the live stream goes on", 5)
         finish(daemon)
         assert daemon.spark.flush(60)

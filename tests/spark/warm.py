@@ -35,8 +35,8 @@ def java_options() -> str:
 
 def make(cache: Path) -> None:
     """One JVM does what the tests do, and leaves what it has learned when it ends."""
-    from router.spark.launch import launch
-    from router.spark.work import arrow_messages
+    from router.spark.driver.launch import launch
+    from router.spark.driver.work import arrow_messages
 
     new = cache.with_name(cache.name + ".new")
     with tempfile.TemporaryDirectory() as scratch:

@@ -31,7 +31,7 @@ class Source:
 
     @cached_property
     def walked(self) -> list[ast.AST]:
-        """Every node, once for all the tests that look at them."""
+        """Every node; computed once for all tests."""
         return list(ast.walk(self.tree))
 
     @property
@@ -49,7 +49,7 @@ class Source:
         return (n for n in self.walked if isinstance(n, Function))
 
     def imports(self, *, top_level: bool = False) -> Iterator[tuple[str, int]]:
-        """(module, line) of each import; with ``top_level`` only what runs as the module is loaded."""
+        """Yield (module, line) of each import; with ``top_level`` only those that run when the module is imported."""
         nodes = _loaded(self.tree) if top_level else self.walked
         for node in nodes:
             if isinstance(node, ast.Import):
@@ -93,7 +93,7 @@ def _dotted(node: ast.AST) -> str:
 
 
 def tracked() -> list[str]:
-    """What git knows or would add: the files that someone else gets to read."""
+    """List the files that git tracks or would add."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -102,7 +102,7 @@ def tracked() -> list[str]:
 
 
 def python_sources(*folders: str) -> list[Source]:
-    """The Python files below these folders, without caches."""
+    """List the Python files below these folders, without caches."""
     paths = (p for folder in folders for p in (ROOT / folder).rglob("*.py") if "__pycache__" not in p.parts)
     return [Source(p.relative_to(ROOT).as_posix()) for p in sorted(paths)]
 

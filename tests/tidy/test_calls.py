@@ -9,17 +9,16 @@ import pytest
 
 from tests.tidy.source import CODE
 
-# Threads that must never sleep: the I/O loop, the scheduler, the workers and whatever they run.
+# Code of threads that must never sleep: the I/O loop, the scheduler, the workers and their boxes.
 HOT = (
     "scheduler/",
     "storage/",
     "router/",
-    "engine/boxes/",
-    "engine/expressions/",
-    "engine/worker.py",
-    "engine/fuse.py",
+    "engine/operators/",
+    "engine/run/worker.py",
+    "engine/run/fuse.py",
 )
-TALKS = ("engine/cli/", "engine/bench/", "engine/demo/", "engine/simulate/report.py")
+TALKS = ("engine/cli/", "engine/lab/bench/", "engine/lab/demo/", "engine/simulate/report.py")
 
 # (what, why, whether a call is a breach, files that may)
 BANNED: list[tuple[str, str, Callable[[str], bool], tuple[str, ...]]] = [
@@ -51,15 +50,15 @@ CLOCKS = {f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter")
 
 
 def test_time_comes_in_as_an_argument() -> None:
-    """Below the loops nobody reads a clock, or the simulator would give another answer each time."""
+    """Only the loops read a clock: elsewhere the simulator would give another answer each time."""
     below = (
         "catalog/",
         "storage/",
         "scheduler/",
         "qos_monitor/",
         "load_shedder/",
-        "engine/boxes/",
-        "engine/expressions/",
+        "engine/operators/boxes/",
+        "engine/operators/expressions/",
     )
     loops = ("scheduler/loop.py", "qos_monitor/loop.py", "storage/files.py")
     found = [
@@ -73,7 +72,7 @@ def test_time_comes_in_as_an_argument() -> None:
 
 
 def test_storage_opens_files_in_one_place() -> None:
-    """So that a test can lose un-synced bytes."""
+    """A test replaces that place to lose bytes that were not synced."""
     opens = {"open", "os.open", "io.open", "mmap.mmap", "np.memmap"}
     methods = (".read_text", ".read_bytes", ".write_text", ".write_bytes", ".open")
     found = [
@@ -87,7 +86,7 @@ def test_storage_opens_files_in_one_place() -> None:
 
 
 def test_nothing_is_swallowed() -> None:
-    """No bare except, and no handler of everything that only passes."""
+    """There is no bare except, and no handler of every exception that only passes."""
     found = [f"{s.name}:{node.lineno}" for s in CODE for node in s.nodes(ast.ExceptHandler) if swallows(node)]
     assert not found
 

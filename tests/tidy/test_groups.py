@@ -1,4 +1,4 @@
-"""Tests that share something dear (a JVM, the parsed source) stay together on one worker of xdist."""
+"""Tests that share something expensive (a JVM, the parsed source) stay together on one worker of xdist."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ import pytest
 
 
 def test_the_tests_of_a_group_stay_together(request: pytest.FixtureRequest) -> None:
-    """xdist goes by what it has added to their names. Where it cannot, nothing fails: every worker makes its own."""
+    """xdist groups tests by a suffix of their names. Without it no test would fail: every worker would make its own."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        assert request.node.nodeid.endswith("@tidy")
+        assert request.node.nodeid.endswith("@tidy"), "run pytest with --dist loadgroup, as pyproject.toml does"

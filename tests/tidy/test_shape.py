@@ -1,4 +1,4 @@
-"""Sizes, names and words: what makes a file feared is one function of 200 lines."""
+"""Sizes, names and words of files and functions: one function of 200 lines makes a whole file hard to change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.tidy.source import CODE, ROOT, TESTS, tracked
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 80
 
-# A path of somebody's machine; written so that this line is not one.
+# A path of a developer's machine; the pattern does not match itself.
 MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_.])/(?:work|farm|root|home/[a-z]+|Users/[A-Za-z]+)/")
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error")
 TEXT = (".py", ".md", ".toml", ".yaml", ".yml", ".json", ".lock", ".service", ".cfg", ".txt", ".html", ".js", ".svg")

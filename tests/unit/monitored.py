@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.build import read_network
+from catalog.build import build_network
 from catalog.network import Network
 from catalog.readings import (
     GONE,
@@ -18,7 +18,7 @@ from catalog.readings import (
     SubscriberReading,
     WorkerReading,
 )
-from engine.boxes import box_kinds
+from engine.operators.boxes import box_kinds
 
 DIAMOND = """
 streams:
@@ -40,7 +40,7 @@ SECOND_NS = 1_000_000_000
 
 
 def diamond() -> Network:
-    return read_network(DIAMOND, box_kinds(), {})
+    return build_network(DIAMOND, box_kinds(), {})
 
 
 def idle(network: Network, now_ns: int = 0) -> Readings:
@@ -74,7 +74,7 @@ def busy(network: Network, now_ns: int = SECOND_NS) -> Readings:
     reader = SubscriberReading("127.0.0.1:5", 3_000, 2_920, 60, 20, 4_096)
     gone = SubscriberReading(GONE, 2_000, 1_980, 0, 20)
     return Readings(
-        streams=[StreamReading("trades", 10_130, 10_000, {"malformed": 20, "null": 10}, 80, 20, 600_000, 3)],
+        streams=[StreamReading("trades", 10_050, 10_000, {"malformed": 20, "null": 10}, 20, 600_000, 3)],
         arcs=[
             ArcReading(a.name, 50, 1_600, 10_100, 10_000, {"shed": 50}) if a.box is not None else ArcReading(a.name)
             for a in network.arcs

@@ -9,9 +9,9 @@ from typing import Any
 
 from catalog.network import Network
 from catalog.readings import Readings
-from catalog.shed import Drop, Manner, Place, ShedPlan
-from engine.core import Engine
-from engine.load import load_network
+from engine.run.core import Engine
+from engine.run.network_file import read_network
+from load_shedder.shed_plan import Drop, DropPlace, Manner, ShedPlan
 from qos_monitor.conservation import residuals
 from storage.train import Train
 
@@ -40,7 +40,7 @@ class Shedder:
     def plan(self, drops: dict[str, tuple[Manner, float]], window_ns: int = 0) -> ShedPlan:
         arcs = {a.name: a.number for a in self.network.arcs}
         self.plans += 1
-        places = {name: Place(arcs[name], manner, (), window_ns) for name, (manner, _) in drops.items()}
+        places = {name: DropPlace(arcs[name], manner, (), window_ns) for name, (manner, _) in drops.items()}
         return ShedPlan(self.plans, 0.5, tuple(Drop(places[n], share) for n, (_, share) in drops.items()), why="a test")
 
     def shed(self, drops: dict[str, tuple[Manner, float]], window_ns: int = 0) -> None:
@@ -54,27 +54,27 @@ class Shedder:
             part = whole.slice(start, min(start + size, whole.count))
             if watermark:
                 part = part.with_watermark(int(part.columns[known.schema.index(watermark)].max()))
-            assert self.engine.feed(known.number, part, 20)
+            assert self.engine.ingress.admit(known.number, part, timeout_s=20)
 
     def close(self) -> None:
         """Everything is out, and every window closed."""
         assert self.engine.drain(20)
         for stream in self.network.streams:
-            self.engine.feed(stream.number, Train.empty(stream.schema, END_OF_TIME_NS))
+            self.engine.ingress.admit(stream.number, Train.empty(stream.schema, END_OF_TIME_NS))
         assert self.engine.drain(20)
 
     def dropped(self, arc: str) -> dict[str, int]:
-        return next(dict(a.shed) for a in self.engine.arc_readings() if a.name == arc)
+        return next(dict(a.shed) for a in self.engine.readings.arcs() if a.name == arc)
 
     @property
     def residuals(self) -> dict[str, int]:
-        return residuals(Readings(arcs=self.engine.arc_readings(), boxes=self.engine.box_readings()))
+        return residuals(Readings(arcs=self.engine.readings.arcs(), boxes=self.engine.readings.boxes()))
 
 
 @contextmanager
 def shedder(text: str, **options: Any) -> Iterator[Shedder]:
     """Stops at the end, and holds it to the laws."""
-    made = Shedder(load_network(text, {}), **options)
+    made = Shedder(read_network(text, {}), **options)
     made.engine.start()
     try:
         yield made

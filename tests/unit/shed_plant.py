@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from time import thread_time_ns
 from typing import NamedTuple
 
 import numpy as np
 
 from catalog.catalog import Epoch
 from catalog.qos import QoS, QoSGraph
-from catalog.shed import ShedPlan
-from engine.overload import Overload
-from engine.simulate.sketch import Sketch
+from engine.simulate.sketch import NetworkSketch
+from load_shedder.control_loop import OverloadControl
+from load_shedder.decide.places import shed_arcs
+from load_shedder.shed_plan import ShedPlan
 from qos_monitor.sampler import Sample
+from qos_monitor.verdict import LoadJudge
 from tests.property.shed_networks import shedding
 
 TICK_S = 0.1
@@ -33,13 +36,21 @@ class Plant:
     """``load`` gives what is offered at a time, in capacities; ``noise`` is relative, on costs and rates."""
 
     def __init__(self, load: Callable[[float], float], noise: float = 0.0, deadline_ms: int = 200) -> None:
-        sketch = Sketch()
+        sketch = NetworkSketch()
         latency = QoSGraph(((0.0, 1.0), (deadline_ms * 1e6, 1.0), (deadline_ms * 5e6, 0.0)))
         graph = QoSGraph(((0.0, 0.0), (1.0, 1.0)))
         qos = QoS(latency=latency, loss=graph, deadline_ns=deadline_ms * 10**6)
         sketch.output(sketch.box(sketch.stream(), cost_ns=COST_NS), qos)
         self.epoch = Epoch.of(shedding(sketch.network()))
-        self.overload = Overload(self.epoch, self._apply, 1)
+        network = self.epoch.network
+        self.overload = OverloadControl(
+            self.epoch,
+            LoadJudge(network, shed_arcs(network), 1, urgent_first=False),
+            self._apply,
+            semantic_arcs=None,
+            values=dict,
+            clock_ns=thread_time_ns,
+        )
         self.plans: list[ShedPlan] = []
         self._load, self._noise, self._random = load, noise, Random(4)
         self._dropped = 0.0

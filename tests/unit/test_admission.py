@@ -1,4 +1,4 @@
-"""(source, epoch, sequence): the table against a plain model of what a client may expect."""
+"""The table of (source, epoch, sequence), compared with a plain model of what a client may expect."""
 
 from __future__ import annotations
 
@@ -7,78 +7,88 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import admission as module
-from storage.admission import Admission, Entry, Standing, Verdict
+from storage.admission import Admission, AdmissionVerdict, BatchNumber, Standing
 
 
 def committed(*sequences: int, epoch: int = 1) -> Admission:
     table = Admission()
     for sequence in sequences:
-        assert table.offer(Entry("a", epoch, sequence)) is Verdict.NEW
-        table.commit(Entry("a", epoch, sequence))
+        assert table.offer(BatchNumber("a", epoch, sequence)) is AdmissionVerdict.NEW
+        table.commit(BatchNumber("a", epoch, sequence))
     return table
 
 
 def test_next_again_and_too_far() -> None:
     table = committed(1, 2)
-    assert table.offer(Entry("a", 1, 2)) is Verdict.DUPLICATE
-    assert table.offer(Entry("a", 1, 4)) is Verdict.GAP
-    assert table.offer(Entry("a", 1, 3)) is Verdict.NEW
-    assert table.offer(Entry("a", 1, 3)) is Verdict.DUPLICATE, "it is on its way"
+    assert table.offer(BatchNumber("a", 1, 2)) is AdmissionVerdict.DUPLICATE
+    assert table.offer(BatchNumber("a", 1, 4)) is AdmissionVerdict.GAP
+    assert table.offer(BatchNumber("a", 1, 3)) is AdmissionVerdict.NEW
+    assert table.offer(BatchNumber("a", 1, 3)) is AdmissionVerdict.DUPLICATE, "it is on its way"
     assert table.committed("a", 1) == 2
-    assert table.offer(Entry("b", 1, 2)) is Verdict.GAP
-    assert table.offer(Entry("b", 1, 1)) is Verdict.NEW
+    assert table.offer(BatchNumber("b", 1, 2)) is AdmissionVerdict.GAP
+    assert table.offer(BatchNumber("b", 1, 1)) is AdmissionVerdict.NEW
 
 
 def test_a_new_epoch_begins_at_one_and_the_old_one_is_over() -> None:
     table = committed(1, 2, 3)
-    assert table.offer(Entry("a", 2, 4)) is Verdict.GAP
-    assert table.offer(Entry("a", 2, 1)) is Verdict.NEW
-    assert table.offer(Entry("a", 1, 4)) is Verdict.STALE
-    assert table.greet("a", 1) is Verdict.STALE
+    assert table.offer(BatchNumber("a", 2, 4)) is AdmissionVerdict.GAP
+    assert table.offer(BatchNumber("a", 2, 1)) is AdmissionVerdict.NEW
+    assert table.offer(BatchNumber("a", 1, 4)) is AdmissionVerdict.STALE
+    assert table.greet("a", 1) is AdmissionVerdict.STALE
     standing = table.greet("a", 2)
     assert isinstance(standing, Standing) and standing.received == 1
 
 
 def test_what_could_not_be_written_may_come_again() -> None:
     table = committed(1)
-    table.offer(Entry("a", 1, 2))
-    table.offer(Entry("a", 1, 3))
+    table.offer(BatchNumber("a", 1, 2))
+    table.offer(BatchNumber("a", 1, 3))
     table.retract(["a", "nobody"])
-    assert table.offer(Entry("a", 1, 3)) is Verdict.GAP
-    assert table.offer(Entry("a", 1, 2)) is Verdict.NEW
+    assert table.offer(BatchNumber("a", 1, 3)) is AdmissionVerdict.GAP
+    assert table.offer(BatchNumber("a", 1, 2)) is AdmissionVerdict.NEW
 
 
 def test_only_what_is_committed_survives() -> None:
     table = committed(1, 2)
-    table.offer(Entry("a", 1, 3))
+    table.offer(BatchNumber("a", 1, 3))
     again = Admission()
     again.restore(table.snapshot())
-    assert again.offer(Entry("a", 1, 2)) is Verdict.DUPLICATE
-    assert again.offer(Entry("a", 1, 3)) is Verdict.NEW
+    assert again.offer(BatchNumber("a", 1, 2)) is AdmissionVerdict.DUPLICATE
+    assert again.offer(BatchNumber("a", 1, 3)) is AdmissionVerdict.NEW
 
 
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SOURCES_AT_MOST", 2)
     table = Admission()
-    assert [table.offer(Entry(name, 1, 1)) for name in "abc"] == [Verdict.NEW, Verdict.NEW, Verdict.TOO_MANY]
-    assert table.offer(Entry("a", 1, 2)) is Verdict.NEW
+    assert [table.offer(BatchNumber(name, 1, 1)) for name in "abc"] == [
+        AdmissionVerdict.NEW,
+        AdmissionVerdict.NEW,
+        AdmissionVerdict.TOO_MANY,
+    ]
+    assert table.offer(BatchNumber("a", 1, 2)) is AdmissionVerdict.NEW
 
 
 @given(st.lists(st.tuples(st.sampled_from(["offer", "commit", "fail", "restart"]), st.integers(1, 6)), max_size=60))
 def test_every_batch_is_admitted_once_and_in_order(steps: list[tuple[str, int]]) -> None:
-    """``kept`` is what really became of the batches; commits take all that is on its way, as a group does."""
+    """``kept`` are the batches that were really committed. Like a group, a commit takes all batches on their way."""
     table, kept, on_its_way = Admission(), [], []
     for kind, sequence in steps:
         if kind == "offer":
-            verdict = table.offer(Entry("a", 1, sequence))
+            verdict = table.offer(BatchNumber("a", 1, sequence))
             last = len(kept) + len(on_its_way)
-            expected = Verdict.NEW if sequence == last + 1 else Verdict.GAP if sequence > last else Verdict.DUPLICATE
+            expected = (
+                AdmissionVerdict.NEW
+                if sequence == last + 1
+                else AdmissionVerdict.GAP
+                if sequence > last
+                else AdmissionVerdict.DUPLICATE
+            )
             assert verdict is expected
-            if verdict is Verdict.NEW:
+            if verdict is AdmissionVerdict.NEW:
                 on_its_way.append(sequence)
         elif kind == "commit":
-            for entry in on_its_way:
-                table.commit(Entry("a", 1, entry))
+            for sequence in on_its_way:
+                table.commit(BatchNumber("a", 1, sequence))
             kept, on_its_way = kept + on_its_way, []
         elif kind == "fail":
             table.retract(["a"])

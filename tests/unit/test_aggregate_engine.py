@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.core import Engine
-from engine.load import load_network
-from engine.ticker import Ticker
+from engine.daemon.ticker import Ticker
+from engine.run.core import Engine
+from engine.run.network_file import read_network
 from qos_monitor.conservation import box_residual
 from router.event_time import EventTime
 from storage.train import Train
@@ -29,12 +29,12 @@ class Running:
 
     def __init__(self, more: str = "") -> None:
         self.now_ns = 100 * SECOND
-        self.network = load_network(NETWORK.format(more=more), {})
+        self.network = read_network(NETWORK.format(more=more), {})
         self.rows: dict[str, list[tuple[Any, ...]]] = {o.name: [] for o in self.network.outputs}
         self.clocks = EventTime(self.network, lambda: self.now_ns)
         outlets = [self._outlet(o.name) for o in self.network.outputs]
-        self.engine = Engine(self.network, outlets, stamps=self.clocks.stamps, now_ns=lambda: self.now_ns)
-        self.ticker = Ticker(self.engine, self.clocks.idle_watermarks, self.engine.routes.admit)
+        self.engine = Engine(self.network, outlets, event_time=self.clocks, now_ns=lambda: self.now_ns)
+        self.ticker = Ticker(self.engine, self.clocks)
 
     def _outlet(self, name: str) -> Any:
         return lambda train: self.rows[name].extend(train.to_rows())
@@ -42,7 +42,9 @@ class Running:
     def feed(self, **columns: list[Any]) -> None:
         columns["ts"] = [int(t * SECOND) for t in columns["ts"]]
         stream = self.network.stream("trades")
-        assert self.engine.feed(stream.number, Train.from_pylists(stream.schema, columns, self.now_ns), 10)
+        assert self.engine.ingress.admit(
+            stream.number, Train.from_pylists(stream.schema, columns, self.now_ns), timeout_s=10
+        )
         self.rest()
 
     def wait(self, seconds: float) -> None:
@@ -64,7 +66,7 @@ def running(more: str = "") -> Iterator[Running]:
     r.engine.start()
     try:
         yield r
-        assert all(box_residual(reading) == 0 for reading in r.engine.box_readings())
+        assert all(box_residual(reading) == 0 for reading in r.engine.readings.boxes())
     finally:
         r.engine.stop()
 
@@ -78,7 +80,7 @@ def test_what_comes_within_the_slack_counts_and_what_comes_later_leaves_by_its_p
         assert r.took("out") == [("a", 99 * SECOND, 5.0)]
         r.feed(ts=[99.95, 100.3], symbol=["a", "a"], price=[9.0, 1.0])
         assert r.took("late") == [(int(99.95 * SECOND), "a", 9.0)]
-        [reading] = r.engine.box_readings()
+        [reading] = r.engine.readings.boxes()
         assert (reading.absorbed, reading.late) == (5, 1)
 
 

@@ -11,12 +11,12 @@ from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.readings import LatencyReading
 from catalog.stats import Statistics
-from engine.autopilot import BASE_NS, Autopilot
-from engine.chooser import Chooser
-from engine.core import Engine
-from engine.load import load_network
+from engine.daemon.autopilot import BASE_NS, Autopilot
+from engine.run.core import Engine
+from engine.run.network_file import read_network
+from engine.simulate.chooser import Chooser
 from engine.simulate.samples import make_train
-from engine.simulate.sketch import SCHEMA, Sketch
+from engine.simulate.sketch import SCHEMA, NetworkSketch
 from engine.simulate.what_if import Snapshot, WhatIf
 from scheduler.choice import Forecast
 from storage.train import Train
@@ -25,7 +25,7 @@ SECOND = 1_000_000_000
 
 
 def network() -> Network:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for i in range(6):
         graph = QoSGraph(((0.0, 1.0), (1e6, 1.0), (1e9, 0.0)) if i % 2 else ((0.0, 1.0), (4e9, 1.0), (5e9, 0.0)))
         sketch.output(sketch.chain(sketch.stream(), 2, 1_000.0), QoS(graph, deadline_ns=int(graph.points[1][0])))
@@ -65,12 +65,12 @@ def test_the_engine_follows_and_loses_nothing(caplog: pytest.LogCaptureFixture) 
     pilot = Autopilot(engine, statistics, latencies, lambda: clock[0])
     judge = Judge()
     pilot.chooser = Chooser(net, judge, clock[0])
-    assert engine.scheduler_reading().policy == "qos", "before anything is known, the network decides"
+    assert engine.readings.scheduler().policy == "qos", "before anything is known, the network decides"
     engine.start()
     try:
         for round_ in range(6):
             for stream in range(6):
-                assert engine.feed(stream, make_train(SCHEMA, 500, seed=round_))
+                assert engine.ingress.admit(stream, make_train(SCHEMA, 500, seed=round_))
             clock[0] += 20 * SECOND
             with caplog.at_level(logging.INFO, "aurorad.scheduler"):
                 pilot.tick()
@@ -78,7 +78,7 @@ def test_the_engine_follows_and_loses_nothing(caplog: pytest.LogCaptureFixture) 
     finally:
         engine.stop()
     assert out == [3_000] * 6
-    reading = engine.scheduler_reading()
+    reading = engine.readings.scheduler()
     assert reading.asked == "auto" and reading.changes == pilot.chooser.changes == 6
     assert reading.policy == pilot.chooser.choice.policy and reading.reason == pilot.chooser.choice.reason
     assert sum("instead of" in r.message for r in caplog.records) == 6, "one line for each change"
@@ -122,4 +122,4 @@ def test_the_network_file_may_ask_for_it() -> None:
         'http: {listen: "off"}\nscheduler: {policy: auto}\nstreams:\n  s: {schema: {x: int}}\n'
         'boxes:\n  a: {filter: s, where: "x > 1"}\noutputs:\n  o: {from: a}\n'
     )
-    assert load_network(text).config.scheduler.policy == "auto"
+    assert read_network(text).config.scheduler.policy == "auto"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.qos import QoS
-from engine.simulate.sketch import Sketch
+from engine.simulate.sketch import NetworkSketch
 from scheduler.batches import Batches, late_tasks
 from scheduler.events import Claimed, Clock, Dispatched, Enqueued, Expired, Finished
 from scheduler.policies import make_index, policies
@@ -14,7 +14,7 @@ from scheduler.state import BatchRule, SchedulerSettings, SchedulerState
 
 def queries(policy: str, rule: BatchRule, *deadlines_ns: int) -> SchedulerState:
     """A query of one box for each deadline, followed by this policy."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for deadline_ns in deadlines_ns:
         sketch.output(sketch.box(sketch.stream()), QoS(deadline_ns=deadline_ns))
     state = SchedulerState(sketch.network(), SchedulerSettings(unit="box", batch=rule))

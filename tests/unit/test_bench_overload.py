@@ -1,17 +1,17 @@
-"""The judge of ``bench overload``: what is due, what an output was worth, how a step was answered."""
+"""The evaluation of ``bench overload``: due results, the utility of an output, the answer to a step."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from engine.bench.overload.arrivals import Shape
-from engine.bench.overload.expect import Sums, due
-from engine.bench.overload.measure import Due, delivered, due_at_rates, step_answer, utility_series
-from engine.bench.overload.soak import between, countable_outputs
-from engine.load import load_network
+from engine.lab.bench.overload.arrivals import ArrivalShape
+from engine.lab.bench.overload.due_results import ResultSums, due
+from engine.lab.bench.overload.soak import between, countable_outputs
+from engine.lab.bench.overload.utility import Due, delivered, due_at_rates, step_answer, utility_series
+from engine.run.network_file import read_network
 
-NETWORK = load_network(
+NETWORK = read_network(
     """
 http: {listen: off}
 streams:
@@ -30,12 +30,12 @@ DUE = {"lossy": Due(HALF, HALF), "strict": Due(ALL, ALL)}
 
 @pytest.mark.parametrize("name", ["uniform", "bursty", "ramp"])
 def test_the_mean_of_a_shape_is_its_load(name: str) -> None:
-    shape = Shape(name, 2.0, 10.0)
+    shape = ArrivalShape(name, 2.0, 10.0)
     assert np.mean([shape.factor(i / 1000) for i in range(10_000)]) == pytest.approx(2.0, rel=0.001)
 
 
 def test_a_step_is_high_for_a_quarter() -> None:
-    shape = Shape("step", 3.0, 16.0)
+    shape = ArrivalShape("step", 3.0, 16.0)
     assert [shape.factor(t) for t in (0.0, 3.9, 4.0, 7.9, 8.0, 15.9)] == [0.5, 0.5, 3.0, 3.0, 0.5, 0.5]
 
 
@@ -68,9 +68,9 @@ def test_what_comes_out_is_known_from_a_run_without_loss() -> None:
 
 
 def test_what_is_due_follows_the_rows_of_the_sample_round_and_round() -> None:
-    sums = Sums(4)  # of four rows the second gives one result, the fourth two
+    sums = ResultSums(4)  # of four rows the second gives one result, the fourth two
     sums.tuples["out"] = sums.value["out"] = np.array([0.0, 0.0, 1.0, 1.0, 3.0])
-    found = due({"s": sums}, {"s": 30.0}, Shape("uniform", 1.0, 0.4), "out", False)
+    found = due({"s": sums}, {"s": 30.0}, ArrivalShape("uniform", 1.0, 0.4), "out", False)
     assert found.tolist() == [1.0, 3.0, 2.0, 3.0]  # rows 1 2 3, 4 1 2, 3 4 1, 2 3 4
     assert found.sum() == 9.0  # twelve rows: three rounds
 
@@ -97,7 +97,7 @@ def test_a_series_adds_the_outputs_up() -> None:
 
 def test_what_is_missing_is_what_was_dropped_where_nothing_else_takes_tuples() -> None:
     """Of 100 trades 10 were dropped before a filter, and 5 on the way to an output that gets all of them."""
-    network = load_network(
+    network = read_network(
         """
 http: {listen: off}
 streams: {s: {schema: {x: double}, overload: shed}}

@@ -1,4 +1,4 @@
-"""The parts of the benchmarks: a baseline that does other work than the engine would make every ratio a lie."""
+"""The parts of the benchmarks: every ratio would be wrong if a baseline did other work than the engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from engine.bench import bare, workload
-from engine.bench.harness import interleave
-from engine.bench.report import Result
-from engine.load import load_network
+from engine.lab.bench import workload
+from engine.lab.bench.harness import interleave
+from engine.lab.bench.report import Result
+from engine.lab.bench.sockets import bare_loops
+from engine.run.network_file import read_network
 
 DATA = workload.columns(2_000, seed=4)
 
@@ -47,25 +48,25 @@ def test_every_format_carries_the_same_rows() -> None:
 
 def test_the_bare_loops_keep_the_same_rows() -> None:
     body = workload.ndjson_bytes(DATA)
-    kept = [orjson.loads(line) for line in bare.orjson_rows(body).splitlines()]
+    kept = [orjson.loads(line) for line in bare_loops.orjson_rows(body).splitlines()]
     assert [row["seq"] for row in kept] == workload.survivors(DATA)[0].tolist()
-    assert [orjson.loads(line) for line in bare.polars_ndjson()(body).splitlines()] == kept
-    rows = bare.polars_csv()(workload.CSV_HEADER + workload.csv_bytes(DATA)).splitlines()
+    assert [orjson.loads(line) for line in bare_loops.polars_ndjson()(body).splitlines()] == kept
+    rows = bare_loops.polars_csv()(workload.CSV_HEADER + workload.csv_bytes(DATA)).splitlines()
     assert [int(row.split(b",")[0]) for row in rows] == [row["seq"] for row in kept]
 
 
 def test_networks_have_the_boxes_that_they_promise() -> None:
-    network = load_network(workload.chain_network(40), {})
+    network = read_network(workload.chain_network(40), {})
     assert len(network.boxes) == 40 * workload.FILTERS
     assert len(network.outputs) == 40
-    idle = load_network(workload.chain_network(1, idle_boxes=95), {})
+    idle = read_network(workload.chain_network(1, idle_boxes=95), {})
     assert len(idle.boxes) == 100
-    sockets = load_network(workload.socket_network("csv", (1, 2, 3)), {})
+    sockets = read_network(workload.socket_network("csv", (1, 2, 3)), {})
     assert len(sockets.boxes) == workload.FILTERS
 
 
 def test_no_two_queries_share_a_predicate() -> None:
-    """Or common subexpressions could be computed once, and the engine would be praised for work it has not done."""
+    """Equal predicates could be computed once, and the engine would look faster than it is."""
     chains = [workload.bounds(query) for query in range(200)]
     assert len({(c.price_above, c.price_below) for c in chains}) == 200
     assert len({c.seq_above for c in chains}) == 200

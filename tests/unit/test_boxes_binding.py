@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from catalog.build import read_network
+from catalog.build import build_network
 from catalog.errors import BindError
 from catalog.schema import Schema
-from engine.boxes import box_kinds
-from engine.boxes.base import LOST_TIME
+from engine.operators.boxes import box_kinds
+from engine.operators.boxes.base import LOST_TIME
 
 ONE = Schema.of(ts="timestamp", k="string", x="double", n="int", rank_="int")
 TWO = Schema.of(ts="timestamp", k="string", y="double", on="timestamp")
@@ -51,7 +51,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[Any, ...], str]] = [
     ("top", TOP | {"by": ["nothing"]}, ("by", 0), "no field"),
     ("python", {"call": "no_such_module:f", "schema": {"a": "int"}}, ("call",), "ModuleNotFoundError"),
     ("python", {"call": "math:no_such", "schema": {"a": "int"}}, ("call",), "AttributeError"),
-    ("python", {"call": "math:pi", "schema": {"a": "int"}}, ("call",), "no function"),
+    ("python", {"call": "math:pi", "schema": {"a": "int"}}, ("call",), "not a function"),
     ("python", {"call": "math:sqrt", "schema": {"a": "integer"}}, ("schema", "a"), "unknown type"),
     ("python", {"call": "math:sqrt", "schema": {"a": "int"}, "time": "b"}, ("time",), "no field"),
     ("python", {"call": "math:sqrt", "schema": {"a": "int"}, "time": "a"}, ("time",), "timestamp"),
@@ -182,7 +182,7 @@ EXAMPLE = re.compile(r"^ {4}(\w+: \{.*?\})(?: +#.*)?$", re.MULTILINE)
 
 @pytest.mark.parametrize("kind", ["join", "bsort", "resample", "dedup", "latest", "top", "python"])
 def test_the_examples_of_a_kind_load(kind: str) -> None:
-    text = importlib.import_module(f"engine.boxes.{kind}").__doc__
+    text = importlib.import_module(f"engine.operators.boxes.{kind}").__doc__
     assert text is not None
     examples = [e.replace("models:score", "math:sqrt") for e in EXAMPLE.findall(text)]
     assert examples
@@ -190,4 +190,4 @@ def test_the_examples_of_a_kind_load(kind: str) -> None:
         name = example.partition(":")[0]
         network = f"{STREAMS}boxes:\n  {example}\noutputs: {{out: {{from: {name}}}}}\n".replace("&t ", "")
         network = network.replace("*t", network.split("trades: ")[1].split("\n")[0])
-        assert read_network(dedent(network), box_kinds(), {}).box(name).kind == kind
+        assert build_network(dedent(network), box_kinds(), {}).box(name).kind == kind

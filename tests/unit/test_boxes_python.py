@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from engine.boxes.base import Tally
-from engine.boxes.python import DEAD_KEPT, Python
+from engine.operators.boxes.base import Tally
+from engine.operators.boxes.python import DEAD_KEPT, Python
 from storage.train import Train
 
 SCHEMA = Schema.of(n="int", x="double?", s="string?", t="string", ts="timestamp")

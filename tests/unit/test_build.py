@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from catalog.build import read_network
+from catalog.build import build_network
 from catalog.config.order import find_cycles, topological
 from catalog.errors import ExpressionError, NetworkError, Problem
 from catalog.network import Network, PortRef
@@ -21,7 +21,7 @@ streams:
 
 
 def build(boxes: str, outputs: str, **words: object) -> Network:
-    return read_network(HEAD + boxes + outputs, KINDS, {}, **words)  # type: ignore[arg-type]
+    return build_network(HEAD + boxes + outputs, KINDS, {}, **words)  # type: ignore[arg-type]
 
 
 def refused(boxes: str, outputs: str = "outputs: {out: {from: trades}}\n", **words: object) -> list[Problem]:
@@ -149,7 +149,7 @@ def test_loops_and_order_against_random_graphs() -> None:
         ("b: {keep: trads, where: price}", "boxes.b.keep", "no stream or box 'trads'", "did you mean 'trades'?"),
         ("b: {merge: [trades, quots]}", "boxes.b.merge.1", "no stream or box 'quots'", "did you mean 'quotes'?"),
         ("b: {keep: trades.x, where: price}", "boxes.b.keep", "is a stream and has no port", "write 'trades'"),
-        ("b: {keep: out, where: price}", "boxes.b.keep", "'out' is an output", "read what feeds it: 'trades'"),
+        ("b: {keep: out, where: price}", "boxes.b.keep", "'out' is an output", "read its input instead: 'trades'"),
         (
             "b: {split: trades, when: {x: a, y: b}}\n  c: {keep: b, where: price}",
             "boxes.c.keep",
@@ -159,8 +159,13 @@ def test_loops_and_order_against_random_graphs() -> None:
         ("b: {split: trades, when: {xx: a}}\n  c: {keep: b.x, where: price}", "boxes.c.keep", "no port 'x'", "'xx'"),
         ("b: {merge: [trades]}", "boxes.b.merge", "takes 2 to 9 inputs, not 1", ""),
         ("b: {merge: [trades, w]}\n  w: {window: trades, size: {}}", "boxes.b.merge", "the inputs differ", ""),
-        ("trades: {keep: quotes, where: price}", "boxes.trades", "has this name already", "trades_box"),
-        ("out: {keep: quotes, where: price}", "outputs.out", "the box 'out' has this name already", "out_out"),
+        (
+            "trades: {keep: quotes, where: price}",
+            "boxes.trades",
+            "'trades' is already the name of a stream",
+            "trades_box",
+        ),
+        ("out: {keep: quotes, where: price}", "outputs.out", "'out' is already the name of a box", "out_out"),
     ],
 )
 def test_names_that_mean_nothing(boxes: str, place: str, message: str, hint: str) -> None:
@@ -183,7 +188,7 @@ outputs:
   q: {from: c, sink: {tcp: 127.0.0.1:9400}}
 """
     with pytest.raises(NetworkError) as caught:
-        read_network(text, KINDS, {})
+        build_network(text, KINDS, {})
     found = [(p.place, p.line, p.message) for p in caught.value.problems]
     assert found == [
         ("streams.a.source.tcp", 3, "streams.a.source.tcp and http.listen both listen on 127.0.0.1:9401"),
@@ -194,7 +199,7 @@ outputs:
 def test_the_default_of_http_counts_as_a_listener() -> None:
     text = "streams: {a: {schema: {x: int}, source: {tcp: 9400}, overload: block}}\noutputs: {o: {from: a}}\n"
     with pytest.raises(NetworkError, match=r"http\.listen both listen") as caught:
-        read_network(text, KINDS, {})
+        build_network(text, KINDS, {})
     assert "by default" in caught.value.problems[0].hint
 
 
@@ -207,8 +212,8 @@ boxes:
 """
     network = build(boxes, "outputs: {out: {from: parts.small}}\n")
     assert [(w.place, w.line, w.message) for w in network.warnings] == [
-        ("streams.quotes", 3, "nobody reads the stream 'quotes'"),
-        ("boxes.parts", 5, "nobody reads the port 'parts.large': its tuples are dropped"),
+        ("streams.quotes", 3, "nothing reads the stream 'quotes'"),
+        ("boxes.parts", 5, "nothing reads the port 'parts.large': its tuples are dropped"),
         ("boxes.dead", 6, "the box 'dead' leads to no output"),
         ("boxes.deader", 7, "the box 'deader' leads to no output"),
     ]
@@ -256,9 +261,9 @@ def test_a_thousand_boxes() -> None:
 
 def test_a_socket_that_does_not_say_what_overload_means_is_told_what_will_happen() -> None:
     text = "http: {listen: 'off'}\nstreams:\n  a: {schema: {x: int}, source: {tcp: 9400}}\n  b: {schema: {x: int}}\n"
-    network = read_network(text + "outputs: {o: {from: a}, p: {from: b}}\n", KINDS, {})
+    network = build_network(text + "outputs: {o: {from: a}, p: {from: b}}\n", KINDS, {})
     [warning] = network.warnings
     assert (warning.place, warning.line) == ("streams.a", 3)
-    assert "its senders will wait" in warning.message
+    assert "its senders wait" in warning.message
     assert "overload: block" in warning.hint
     assert network.stream("a").overload == "block"

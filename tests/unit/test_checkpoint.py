@@ -1,4 +1,4 @@
-"""Checkpoints: all or nothing whatever the power does, the one before when the newest is bad, only what has changed."""
+"""Checkpoints: all or nothing at any power cut, the older one when the newest is bad, only changed parts written."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from random import Random
 
 import pytest
 
-from storage.checkpoint import CheckpointError, Checkpoints, Found, Part
+from storage.checkpoint import CheckpointError, CheckpointPart, Checkpoints, FoundCheckpoint
 from tests.crash.crash_files import CrashFiles, PowerCut
 
 
-def part(text: str, stamp: str | None = None) -> Part:
-    return Part(text if stamp is None else stamp, lambda: [text.encode()])
+def part(text: str, stamp: str | None = None) -> CheckpointPart:
+    return CheckpointPart(text if stamp is None else stamp, lambda: [text.encode()])
 
 
 def write(checkpoints: Checkpoints, position: int, **parts: str) -> None:
     checkpoints.write(position, {name: part(text) for name, text in parts.items()}, {"at": position})
 
 
-def opened(files: CrashFiles) -> tuple[Checkpoints, Found | None]:
-    checkpoints = Checkpoints(files)
+def opened(files: CrashFiles) -> tuple[Checkpoints, FoundCheckpoint | None]:
+    checkpoints = Checkpoints(files, pace=lambda: None)
     return checkpoints, checkpoints.open()
 
 
-def content(found: Found | None) -> dict[str, str]:
+def content(found: FoundCheckpoint | None) -> dict[str, str]:
     assert found is not None
     return {name: data.decode() for name, data in found.parts.items()}
 
@@ -88,14 +88,14 @@ def test_when_all_are_bad_the_start_is_refused_and_the_file_named() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_power_cut_before_any_deed_leaves_the_old_or_the_new(seed: int) -> None:
+def test_a_power_cut_before_any_operation_leaves_the_old_or_the_new(seed: int) -> None:
     rng = Random(seed)
     crash_before = 0
     while True:
         files = CrashFiles()
         checkpoints, _ = opened(files)
         write(checkpoints, 100, a="one", b="one")
-        files.crash_before = len(files.deeds) + crash_before
+        files.crash_before = len(files.operations) + crash_before
         try:
             write(checkpoints, 200, a="two", b="one")
             done = True
@@ -136,7 +136,7 @@ def test_large_parts_are_written_in_pieces() -> None:
     def large() -> Sequence[bytes]:
         return [b"a" * 9_000_000, b"b", b"", b"c" * 5_000_000]
 
-    checkpoints.write(1, {"large": Part("1", large)}, {})
+    checkpoints.write(1, {"large": CheckpointPart("1", large)}, {})
     found = opened(files)[1]
     assert found is not None
     assert found.parts["large"] == b"a" * 9_000_000 + b"b" + b"c" * 5_000_000

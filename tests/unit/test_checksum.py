@@ -1,4 +1,4 @@
-"""Whoever computes it, it is zlib's CRC-32: a folder is read by another machine than wrote it."""
+"""Both implementations compute zlib's CRC-32, because one machine may read a folder that another has written."""
 
 from __future__ import annotations
 

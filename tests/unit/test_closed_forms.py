@@ -1,10 +1,10 @@
-"""The closed forms of P2 against what queueing theory says apart from them."""
+"""The closed forms of P2 against independent results of queueing theory."""
 
 from __future__ import annotations
 
 import pytest
 
-from engine.bench.figures.closed_forms import (
+from engine.lab.figures.p2_closed_forms import (
     base_wait,
     broken_share,
     copied_wait,
@@ -59,7 +59,7 @@ def test_equation_3_without_broken_pipelines_is_the_low_priority_of_two_alike() 
 
 @pytest.mark.parametrize("x", [0.05, 0.1, 0.25, 0.4, 0.49])
 def test_the_cubic_that_follows_from_equations_3_and_4(x: float) -> None:
-    """At its root both give the same wait, for a join that dwarfs the rest. At the printed one's they do not."""
+    """At the derived root both equations give the same wait, for a large join. At the printed root they do not."""
     n = 1e9
     share = broken_share(derived_cubic(x))
     assert ids_wait(x / n, n, share) == pytest.approx(queue_wait(x / n, share), rel=1e-6)

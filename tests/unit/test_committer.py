@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from catalog.schema import Schema
-from engine.durable.committer import JOINED_TUPLES, Committer, Emitted, Input, Note, Outcome
-from engine.durable.records import NAMED, TRAIN, entries_of, unpack
-from storage.admission import Entry, Verdict
+from engine.daemon.durable.committer import JOINED_TUPLES, Committer, Emitted, GroupOutcome, Input, Note
+from engine.daemon.durable.records import NAMED, TRAIN, batches_of, unpack
+from storage.admission import AdmissionVerdict, BatchNumber
 from storage.log import Log
 from storage.queue import COALESCE_BELOW
+from storage.source_numbers import SourceNumbers
 from storage.train import NO_WATERMARK, Train
 from tests.crash.crash_files import CrashFiles, PowerCut
 
@@ -29,43 +30,49 @@ class Desk:
         self.files = files or CrashFiles()
         self.log = Log(self.files)
         self.log.open()
-        self.committer = Committer(self.log, self.files, ["s", "t"], ["o"], self, lambda: 77)
+        self.committer = Committer(self.log, self.files, ["s", "t"], ["o"], SourceNumbers(2), self, lambda: 77)
         self.admitted: list[tuple[int, list[int]]] = []
         self.outputs: list[tuple[int, int, int]] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[GroupOutcome] = []
         self.asked_for_room = 0
+        self.rooms: list[bool] = []
 
-    def admit(self, stream: int, train: Train, now_ns: int) -> None:
+    def submitted(self) -> None: ...
+
+    def room_again(self) -> None:
+        self.rooms.append(True)
+
+    def enter(self, stream: int, train: Train, now_ns: int) -> None:
         assert now_ns == 77
         self.admitted.append((stream, train.columns[0].tolist()))
 
     def emitted(self, output: int, first: int, tuples: int, position: int) -> None:
         self.outputs.append((output, first, tuples))
 
-    def told(self, outcome: Outcome) -> None:
+    def settled(self, outcome: GroupOutcome) -> None:
         self.outcomes.append(outcome)
 
     def notes(self) -> list[Note]:
         return []
 
-    def full(self) -> None:
+    def disk_full(self) -> None:
         self.asked_for_room += 1
 
     def plain(self, stream: int, train: Train) -> None:
         self.committer.submit(Input(stream, train, None, 100))
 
-    def batch(self, sequence: int, *values: int, source: str = "x", stream: int = 0) -> Verdict:
-        entry = Entry(source, 1, sequence)
-        verdict = self.committer.admissions[stream].offer(entry)
-        if verdict is Verdict.NEW:
-            self.committer.submit(Input(stream, train_of(*values), entry, 100))
+    def batch(self, sequence: int, *values: int, source: str = "x", stream: int = 0) -> AdmissionVerdict:
+        batch = BatchNumber(source, 1, sequence)
+        verdict = self.committer.numbers.offer(stream, batch)
+        if verdict is AdmissionVerdict.NEW:
+            self.committer.submit(Input(stream, train_of(*values), batch, 100))
         return verdict
 
     def acked(self) -> list[int]:
-        return [entry.sequence for o in self.outcomes for _, entry in o.committed]
+        return [batch.sequence for o in self.outcomes for _, batch in o.committed]
 
     def refused(self) -> list[tuple[int, int]]:
-        return [(entry.sequence, tuples) for o in self.outcomes for _, entry, tuples, _ in o.refused]
+        return [(batch.sequence, tuples) for o in self.outcomes for _, batch, tuples, _ in o.refused]
 
     def records(self) -> list[dict[str, Any]]:
         return [unpack(r.payload)[0] for r in self.log.records(0) if r.kind == TRAIN]
@@ -80,7 +87,7 @@ def test_short_trains_of_one_stream_become_one_record_and_one_train() -> None:
     assert desk.committer.step()
     assert sorted(desk.admitted) == [(0, [1, 2, 3, 4]), (1, [9])]
     [first] = [r for r in desk.records() if r["s"] == "s"]
-    assert [e.sequence for e in entries_of(first)] == [1, 2]
+    assert [e.sequence for e in batches_of(first)] == [1, 2]
     assert desk.acked() == [1, 2]
     assert desk.committer.pending_bytes == 0
     assert desk.committer.pending_tuples == [0, 0]
@@ -117,13 +124,12 @@ def test_a_full_disk_refuses_who_can_be_told_keeps_the_rest_and_goes_on() -> Non
     assert desk.refused() == [(2, 1)]
     assert desk.asked_for_room == 1
     assert not desk.committer.has_room
-    assert desk.batch(3, 3) is Verdict.GAP
+    assert desk.batch(3, 3) is AdmissionVerdict.GAP
     desk.files.capacity_bytes = 2**40
-    rooms: list[bool] = []
-    desk.committer.on_room = lambda: rooms.append(True)
-    desk.committer.look()
-    assert rooms == [True]
-    assert desk.batch(2, 2) is Verdict.NEW
+    assert not desk.rooms
+    desk.committer.look_for_room()
+    assert desk.rooms == [True]
+    assert desk.batch(2, 2) is AdmissionVerdict.NEW
     assert desk.committer.step()
     assert desk.acked() == [1, 2]
     assert sorted(desk.admitted) == [(0, [1]), (0, [2]), (1, [7])]
@@ -139,12 +145,12 @@ def test_a_batch_that_was_on_its_way_when_the_one_before_was_refused_is_refused_
     desk.files.capacity_bytes = 10
     desk.committer.step()
     desk.files.capacity_bytes = 2**40
-    desk.committer.look()
+    desk.committer.look_for_room()
     desk.committer.submit(behind)
     desk.committer.step()
     assert desk.refused() == [(1, 1), (2, 1)]
     assert desk.admitted == []
-    assert desk.batch(1, 1) is Verdict.NEW
+    assert desk.batch(1, 1) is AdmissionVerdict.NEW
 
 
 def test_outputs_have_room_in_reserve() -> None:
@@ -162,7 +168,7 @@ def test_a_log_that_failed_refuses_everything_and_counts_what_nobody_can_be_told
     desk = Desk()
     desk.batch(1, 1)
     desk.committer.step()
-    desk.files.fail_syncs = {len(desk.files.deeds) + 1}
+    desk.files.fail_syncs = {len(desk.files.operations) + 1}
     desk.batch(2, 2)
     desk.plain(1, train_of(7, 8))
     assert desk.committer.step()
@@ -182,7 +188,7 @@ def test_a_group_is_one_sync(count: int) -> None:
     for sequence in range(1, count + 1):
         desk.batch(sequence, sequence)
     desk.committer.step()
-    assert sum(d.startswith("sync log") for d in desk.files.deeds) == 1
+    assert sum(d.startswith("sync log") for d in desk.files.operations) == 1
     assert desk.acked()[-1] == count
 
 
@@ -192,7 +198,7 @@ def test_a_name_stands_before_the_trains_of_its_group_and_is_answered_when_it_is
     answers: list[str] = []
     desk.batch(1, 5)
     desk.committer.submit(Note(NAMED, {"o": "o", "name": "r", "q": 0}, then=answers.append))
-    desk.files.crash_before = len(desk.files.deeds) + 3  # create, sync of the folder, append; not synced
+    desk.files.crash_before = len(desk.files.operations) + 3  # create, sync of the folder, append; not synced
     with pytest.raises(PowerCut):
         desk.committer.step()
     assert not answers

@@ -1,4 +1,4 @@
-"""``aurorad validate``, ``graph`` and ``version`` as a user meets them: words, exit codes, no traceback."""
+"""``aurorad validate``, ``graph``, ``history``, ``version`` as a user meets them: words, exit codes, no traceback."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from catalog.errors import AuroraError, Problem
 from engine.cli import main, make_app
-from engine.cli.report import excerpt, format_problem
+from engine.cli.views.problems import excerpt, format_problem
 
 GOOD = """\
 streams:
@@ -27,7 +29,7 @@ outputs:
 
 
 Run = Callable[..., tuple[int, str, str]]
-"""Runs a command line; its exit code, stdout and stderr."""
+"""Run a command line; return its exit code, stdout and stderr."""
 
 
 @pytest.fixture
@@ -143,7 +145,7 @@ def test_other_errors_of_the_world_end_with_one_line(run: Run, monkeypatch: pyte
     def fail(*_: object, **__: object) -> None:
         raise AuroraError("the port is in use")
 
-    monkeypatch.setattr("engine.load.load_network", fail)
+    monkeypatch.setattr("engine.run.network_file.read_network", fail)
     assert run("graph", "x.yaml") == (1, "", "aurorad: the port is in use\n")
 
 
@@ -197,3 +199,17 @@ def test_wide_characters_and_tabs_do_not_move_the_mark() -> None:
 def test_a_place_outside_the_text_shows_no_line() -> None:
     text = format_problem(Problem(("a",), "wrong", "right", 99, 3), "f.yaml", ["one line"])
     assert text.splitlines() == ["f.yaml:99:3: error: a: wrong", "      = right"]
+
+
+def test_history_writes_a_day_of_trades_in_order(tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("history", str(tmp_path / "day"), "--day", "2026-01-06", "--rows", "1000", "--files", "3")
+    assert (code, out) == (0, f"1,000 trades in 3 files in {tmp_path / 'day'}\n")
+    files = sorted((tmp_path / "day").iterdir())
+    assert [f.name for f in files] == [f"2026-01-06-{n}.parquet" for n in range(3)]
+    times = [time for f in files for time in pq.read_table(f)["ts"].to_pylist()]
+    assert len(times) == 1_000 and times == sorted(times)
+    assert times[0].date() == times[-1].date() == date(2026, 1, 6)
+    taken = tmp_path / "file"
+    taken.write_text("")
+    code, _, err = run("history", str(taken))
+    assert code == 1 and "cannot be written" in err

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from catalog.build import read_network
+from catalog.build import build_network
 from catalog.config import models
 from catalog.config.document import Document, read_document
-from engine.boxes import box_kinds
+from engine.operators.boxes import box_kinds
 
 FILE = Path(__file__).resolve().parents[2] / "configs" / "default.yaml"
 TEXT = FILE.read_text(encoding="utf-8")
@@ -66,13 +66,13 @@ def fields() -> list[tuple[str, type[BaseModel], dict[str, Any], str, str]]:
 
 
 def test_it_is_a_network_as_it_stands() -> None:
-    network = read_network(FILE, box_kinds(), {})
+    network = build_network(FILE, box_kinds(), {})
     assert not network.warnings
     assert [s.name for s in network.streams] == ["trades"]
 
 
 def test_it_is_a_network_with_every_comment_switched_on() -> None:
-    network = read_network(uncommented(TEXT), box_kinds(), {})
+    network = build_network(uncommented(TEXT), box_kinds(), {})
     assert [s.name for s in network.streams] == ["trades", "history"]
     assert network.output("archive").sink.spark == "parquet"
     assert {str(w.path[-1]) for w in network.warnings} == {"history"}

@@ -156,7 +156,8 @@ def test_variables(text: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("${NONE}", "NONE is not set"), ("'${1x}'", "proper name"), ("'${NAME'", "does not end")]
+    ("text", "message"),
+    [("${NONE}", "NONE is not set"), ("'${1x}'", "name is not valid"), ("'${NAME'", "is not closed")],
 )
 def test_variables_that_cannot_be_replaced(text: str, message: str) -> None:
     document = read(f"a: 1\nkey: {text}")

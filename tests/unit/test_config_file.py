@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.build import read_network
+from catalog.build import build_network
 from catalog.config.models import NetworkFile, TrainSize
 from catalog.errors import NetworkError, Problem
 from tests.unit.network_kinds import KINDS
@@ -26,13 +26,13 @@ outputs:
 
 def problems(text: str, **words: object) -> list[Problem]:
     with pytest.raises(NetworkError) as caught:
-        read_network(text, KINDS, {}, **words)  # type: ignore[arg-type]
+        build_network(text, KINDS, {}, **words)  # type: ignore[arg-type]
     assert caught.value.text == text
     return list(caught.value.problems)
 
 
 def told(text: str) -> list[tuple[str, int, str, str]]:
-    return [(p.place, p.line, p.message, p.hint) for p in problems(text)]
+    return [(p.place, p.line, p.message, p.hint) for p in problems(text, formats=("ndjson", "csv", "arrow"))]
 
 
 def one(text: str) -> Problem:
@@ -62,7 +62,7 @@ sterams: {}
 """
     assert told(text) == [
         ("engine.worker", 1, "unknown key 'worker'", "did you mean 'workers'?"),
-        ("engine.memory", 1, "a size needs its unit: write 512MiB or 512B", ""),
+        ("engine.memory", 1, "a size needs a unit: write 512MiB or 512B", ""),
         ("scheduler.unit", 3, "'superbocks' is not one of tuple, box, superbox", "did you mean 'superbox'?"),
         (
             "scheduler.train",
@@ -71,8 +71,8 @@ sterams: {}
             "did you mean 'tuples'?",
         ),
         ("streams.trades.schema.price", 5, "'dubble' is not a type", "did you mean 'double'?"),
-        ("streams.trades.slack", 5, "a duration needs its unit: write 200ms or 200s", ""),
-        ("streams.quotes.time", 6, "'bid' is a double; the time of a tuple is a timestamp", ""),
+        ("streams.trades.slack", 5, "a duration needs a unit: write 200ms or 200s", ""),
+        ("streams.quotes.time", 6, "'bid' is a double; the event time must be a timestamp", ""),
         ("streams.quotes.source.format", 6, "'cvs' is not one of ndjson, csv, arrow", "did you mean 'csv'?"),
         (
             "streams.2nd",
@@ -127,7 +127,7 @@ def test_columns_point_at_the_spot() -> None:
         (GOOD + "engine: {data_dir: ${UNSET}}\n", "UNSET is not set"),
         (GOOD.replace("{from: big}", "{from: big, sink: {tpc: 9402}}"), "a sink is"),
         (GOOD.replace("{from: big}", "{from: big, sink: file}"), "a sink is"),
-        (GOOD.replace("{from: big}", "{from: [big]}"), "should be a text"),
+        (GOOD.replace("{from: big}", "{from: [big]}"), "should be a string"),
         (GOOD.replace("big: {keep", "big.x: {keep"), "not a name"),
     ],
 )
@@ -139,19 +139,19 @@ def test_files_that_are_no_network(text: str, words: str) -> None:
 
 def test_what_cannot_be_read_at_all(tmp_path: Path) -> None:
     with pytest.raises(NetworkError, match="No such file"):
-        read_network(tmp_path / "none.yaml", KINDS, {})
+        build_network(tmp_path / "none.yaml", KINDS, {})
     with pytest.raises(NetworkError, match="Is a directory"):
-        read_network(tmp_path, KINDS, {})
+        build_network(tmp_path, KINDS, {})
     (tmp_path / "latin.yaml").write_bytes(b"streams:\n  caf\xe9: 1\n")
     with pytest.raises(NetworkError, match="not UTF-8: byte 0xe9") as caught:
-        read_network(tmp_path / "latin.yaml", KINDS, {})
+        build_network(tmp_path / "latin.yaml", KINDS, {})
     assert (caught.value.problems[0].line, caught.value.problems[0].column) == (2, 6)
 
 
 def test_a_file_and_its_text_give_the_same(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
-    from_file, from_name, from_text = (read_network(s, KINDS, {}) for s in (path, str(path), GOOD))
+    from_file, from_name, from_text = (build_network(s, KINDS, {}) for s in (path, str(path), GOOD))
     assert from_file.config == from_name.config == from_text.config
 
 
@@ -170,9 +170,18 @@ def test_what_is_missing_for_a_known_reason_is_not_told() -> None:
 
 def test_policies_are_those_handed_over() -> None:
     text = GOOD + "scheduler: {policy: round_robbin}\n"
-    assert read_network(text, KINDS, {}).config.scheduler.policy == "round_robbin"
+    assert build_network(text, KINDS, {}).config.scheduler.policy == "round_robbin"
     [problem] = problems(text, policies=("round_robin", "qos"))
     assert (problem.place, problem.hint) == ("scheduler.policy", "did you mean 'round_robin'?")
+
+
+def test_formats_are_those_handed_over() -> None:
+    text = GOOD.replace("time: ts", "time: ts, overload: block, source: {tcp: 9401, format: morze}")
+    source = build_network(text, KINDS, {}).streams[0].source
+    assert source is not None and source.format == "morze"  # type: ignore[union-attr]
+    [problem] = problems(text, formats=("morse", "csv"))
+    assert (problem.place, problem.message) == ("streams.trades.source.format", "'morze' is not one of morse, csv")
+    assert problem.hint == "did you mean 'morse'?"
 
 
 @pytest.mark.parametrize(
@@ -189,18 +198,18 @@ def test_policies_are_those_handed_over() -> None:
     ],
 )
 def test_trains(text: str, size: TrainSize) -> None:
-    assert read_network(GOOD + f"scheduler: {{train: {text}}}\n", KINDS, {}).config.scheduler.train == size
+    assert build_network(GOOD + f"scheduler: {{train: {text}}}\n", KINDS, {}).config.scheduler.train == size
 
 
 def test_variables_reach_typed_keys() -> None:
     text = GOOD + "engine: {workers: ${W}, memory: ${M:-64MiB}}\n"
-    engine = read_network(text, KINDS, {"W": "3"}).config.engine
+    engine = build_network(text, KINDS, {"W": "3"}).config.engine
     assert (engine.workers, engine.memory_bytes) == (3, 64 << 20)
 
 
 def test_http_can_be_switched_off() -> None:
     for word in ("off", "null"):
-        assert read_network(GOOD + f"http: {{listen: {word}}}\n", KINDS, {}).config.http.listen is None
+        assert build_network(GOOD + f"http: {{listen: {word}}}\n", KINDS, {}).config.http.listen is None
 
 
 def test_the_sections_of_spark_are_kept() -> None:
@@ -214,7 +223,7 @@ outputs:
   out: {from: old, sink: {spark: parquet, path: ./out, every: 10s, partition_by: [a]}}
 spark: {master: "local[2]", config: {spark.ui.enabled: false}}
 """
-    network = read_network(text, KINDS, {})
+    network = build_network(text, KINDS, {})
     source, sink = network.streams[0].source, network.outputs[0].sink
     assert (source.spark, source.options["fetchsize"], source.pace, source.order_by) == ("jdbc", 100, "10x", ["a"])
     assert (sink.spark, sink.every_ns, sink.partition_by) == ("parquet", 10**10, ["a"])
@@ -228,14 +237,14 @@ def test_a_box_has_one_kind() -> None:
     assert "needs a kind" in one(GOOD.replace(box, "  big: {cost: 1us}\n")).message
     assert "name of a stream or a box" in one(GOOD.replace(box, "  big: {keep: 5, where: price}\n")).message
     assert "takes one input, not 2" in one(GOOD.replace(box, "  big: {keep: [trades, trades], where: price}\n")).message
-    read_network(GOOD.replace(box, "  big: {cost: 1us, where: price, keep: trades}\n"), KINDS, {})
+    build_network(GOOD.replace(box, "  big: {cost: 1us, where: price, keep: trades}\n"), KINDS, {})
     merged = "  big: {merge: [trades, trades], keep: a}\n"
-    assert read_network(GOOD.replace(box, merged), KINDS, {}).box("big").kind == "merge"
+    assert build_network(GOOD.replace(box, merged), KINDS, {}).box("big").kind == "merge"
 
 
 def test_common_keys_of_boxes() -> None:
     text = GOOD.replace("where: price", "where: price, cost: 250ns, selectivity: 0.1")
-    node = read_network(text, KINDS, {}).box("big")
+    node = build_network(text, KINDS, {}).box("big")
     assert (node.cost_ns, node.selectivity) == (250.0, 0.1)
     assert one(GOOD.replace("where: price", "where: price, cots: 1us")).hint == "did you mean 'cost'?"
     assert "at least 0" in one(GOOD.replace("where: price", "where: price, selectivity: -1")).message
@@ -243,7 +252,7 @@ def test_common_keys_of_boxes() -> None:
 
 def test_a_parameter_called_like_a_common_key_is_both() -> None:
     text = GOOD.replace("{keep: trades, where: price}", "{window: trades, size: {tumbling: 5}, cost: 1us}")
-    node = read_network(text, KINDS, {}).box("big")
+    node = build_network(text, KINDS, {}).box("big")
     assert (node.cost_ns, node.box.parameters.cost) == (1000.0, "1us")
 
 
@@ -267,7 +276,7 @@ def test_a_mangled_file_is_refused_in_order(edits: list[tuple[int, str]]) -> Non
     for at, word in edits:
         tokens[at % len(tokens)] = word
     try:
-        found = list(read_network("".join(tokens) + "\n", KINDS, {}).warnings)
+        found = list(build_network("".join(tokens) + "\n", KINDS, {}).warnings)
     except NetworkError as error:
         found = list(error.problems)
         assert not all(p.warning for p in found)

@@ -7,7 +7,7 @@ from math import sin
 
 import pytest
 
-from load_shedder.controller import Control, steer
+from load_shedder.decide.controller import ControllerState, steer
 from tests.unit.shed_plant import Moment, Plant
 
 STEP_AT_S, STEP_ENDS_S = 5.0, 15.0
@@ -72,10 +72,10 @@ def test_bursts_that_come_again_and_again_do_not_make_it_swing() -> None:
 
 
 def test_steering_goes_up_at_once_and_waits_before_it_goes_down() -> None:
-    def go(control: Control, excess: float, at_s: float, overloaded: bool = True) -> Control:
+    def go(control: ControllerState, excess: float, at_s: float, overloaded: bool = True) -> ControllerState:
         return steer(control, excess_ns=excess, load_ns=1.0, is_overloaded=overloaded, now_ns=round(at_s * 1e9))
 
-    control = go(Control(), 0.3, 1.0, overloaded=False)
+    control = go(ControllerState(), 0.3, 1.0, overloaded=False)
     assert not control.is_shedding, "what may wait waits"
     control = go(control, 0.3, 1.1)
     assert control.share == 0.3
@@ -91,11 +91,13 @@ def test_steering_goes_up_at_once_and_waits_before_it_goes_down() -> None:
 
 
 def test_what_is_for_a_backlog_goes_with_it_and_no_demand_is_waited_out() -> None:
-    def go(control: Control, excess: float, melt: float, at_s: float, most: float = 1.0) -> Control:
+    def go(control: ControllerState, excess: float, catch_up: float, at_s: float, most: float = 1.0) -> ControllerState:
         now_ns = round(at_s * 1e9)
-        return steer(control, excess_ns=excess, load_ns=1.0, is_overloaded=True, now_ns=now_ns, melt_ns=melt, most=most)
+        return steer(
+            control, excess_ns=excess, load_ns=1.0, is_overloaded=True, now_ns=now_ns, catch_up_ns=catch_up, most=most
+        )
 
-    control = go(Control(), 0.8, 0.5, 1.0)
+    control = go(ControllerState(), 0.8, 0.5, 1.0)
     assert (control.share, control.held) == pytest.approx((0.8, 0.3))
     assert go(control, 0.3, 0.0, 1.1).share == pytest.approx(0.3), "the backlog is gone, and so is its part"
     beyond = go(control, 2.0, 0.0, 1.1, most=0.6)
@@ -104,6 +106,6 @@ def test_what_is_for_a_backlog_goes_with_it_and_no_demand_is_waited_out() -> Non
 
 
 def test_the_last_bit_of_a_plan_goes_too() -> None:
-    control = Control(share=0.009, held=0.009, wanted_at_ns=0, at_ns=10**9)
+    control = ControllerState(share=0.009, held=0.009, wanted_at_ns=0, at_ns=10**9)
     gone = steer(control, excess_ns=-0.5, load_ns=1.0, is_overloaded=False, now_ns=11 * 10**8)
     assert not gone.is_shedding

@@ -1,13 +1,13 @@
-"""The market of the demo: repeatable by its seed, and rows that the demo's network takes."""
+"""The market of the demo: a seed repeats it, and the demo's network accepts its rows."""
 
 from __future__ import annotations
 
 import orjson
 import pytest
 
-from engine.demo.market import LAG_MAX_NS, Bursts, Market
-from engine.load import load_network
-from engine.processes import shipped
+from engine.lab.processes import shipped
+from engine.run.network_file import read_network
+from engine.simulate.market import LAG_MAX_NS, Bursts, Market
 
 NOW_NS = 1_700_000_000_000_000_000
 
@@ -23,7 +23,7 @@ def test_one_seed_is_one_market() -> None:
 
 
 def test_rows_fit_the_streams_of_the_demo() -> None:
-    network = load_network(shipped("demo.yaml"), {})
+    network = read_network(shipped("demo.yaml"), {})
     kinds: dict[str, type | tuple[type, ...]] = {
         "timestamp": int,
         "string": str,
@@ -60,7 +60,7 @@ def test_bursts_come_and_go(seed: int) -> None:
 
 
 def test_every_output_of_the_demo_gets_something() -> None:
-    """With nothing to show, an output of the demo would look broken."""
+    """Every output gets tuples; an empty one would look broken."""
     trades, quotes = (
         [orjson.loads(line) for lines in side for line in lines.splitlines()]
         for side in zip(*steps(1, 200), strict=True)
@@ -72,7 +72,7 @@ def test_every_output_of_the_demo_gets_something() -> None:
 
 
 def test_the_outputs_of_the_demo_ask_for_different_things() -> None:
-    network = load_network(shipped("demo.yaml"), {})
+    network = read_network(shipped("demo.yaml"), {})
     assert not network.warnings
     assert len(network.outputs) >= 3
     assert len({output.qos for output in network.outputs}) == len(network.outputs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load_shedder.drop import Grid, RandomPick, ValuePick, WindowPick
+from load_shedder.apply.picks import RandomPick, ValuePick, WindowPick
+from load_shedder.record.losses import WindowGrid
 
 SHARES = [0.0, 0.01, 0.25, 0.5, 0.777, 0.99, 1.0]
 
@@ -69,7 +70,7 @@ def test_two_values_only_and_the_share_between_them() -> None:
 # -- windows ---------------------------------------------------------------------------------------------
 
 
-def picked(grid: Grid, times_ns: list[int], share: float, span_ns: int) -> np.ndarray:
+def picked(grid: WindowGrid, times_ns: list[int], share: float, span_ns: int) -> np.ndarray:
     pick = WindowPick([grid], span_ns)
     pick.pick(np.array([-(10**15)]), share)  # something came long before
     return pick.pick(np.array(times_ns), share)
@@ -78,7 +79,7 @@ def picked(grid: Grid, times_ns: list[int], share: float, span_ns: int) -> np.nd
 @pytest.mark.parametrize("share", SHARES)
 def test_windows_go_whole_and_by_the_share(share: float) -> None:
     times = np.arange(0, 100_000, 3)
-    gone = picked(Grid(100, 100, 0), times.tolist(), share, 100)
+    gone = picked(WindowGrid(100, 100, 0), times.tolist(), share, 100)
     windows = times // 100
     shares = np.array([gone[windows == w].mean() for w in range(1_000)])
     assert set(np.unique(shares)) <= {0.0, 1.0}
@@ -87,13 +88,13 @@ def test_windows_go_whole_and_by_the_share(share: float) -> None:
 
 def test_a_larger_share_drops_all_that_a_smaller_one_does() -> None:
     times = list(range(0, 100_000, 50))
-    small, large = (picked(Grid(100, 100, 0), times, share, 100) for share in (0.3, 0.6))
+    small, large = (picked(WindowGrid(100, 100, 0), times, share, 100) for share in (0.3, 0.6))
     assert not (small & ~large).any()
     assert small.any()
 
 
 def test_a_tuple_goes_only_when_all_windows_that_it_is_in_do() -> None:
-    grid, span_ns = Grid(10, 40, 3), 160
+    grid, span_ns = WindowGrid(10, 40, 3), 160
     pick = WindowPick([grid], span_ns)
     pick.pick(np.array([-(10**15)]), 0.5)
     times = np.arange(5_000)
@@ -106,7 +107,7 @@ def test_a_tuple_goes_only_when_all_windows_that_it_is_in_do() -> None:
 
 
 def test_a_window_that_has_begun_is_finished_as_it_began() -> None:
-    pick = WindowPick([Grid(100, 100, 0)], 100)
+    pick = WindowPick([WindowGrid(100, 100, 0)], 100)
     assert not pick.pick(np.array([510, 520]), 1.0).any()  # it was under way
     assert pick.pick(np.array([530, 610, 710]), 1.0).tolist() == [False, True, True]
     assert pick.pick(np.array([640, 740, 840]), 0.0).tolist() == [True, True, False]

@@ -58,7 +58,7 @@ def test_every_train_comes_back(rows: list[dict[str, Any]], arrivals: list[int],
 @given(count=st.integers(1, 200), same=st.booleans(), strided=st.booleans())
 @settings(max_examples=50)
 def test_what_is_put_together_from_the_columns_is_what_arrow_writes(count: int, same: bool, strided: bool) -> None:
-    """The first train of a length is written by Arrow itself, those after it are not: byte for byte the same."""
+    """Arrow writes the first train of a length; ours for the trains after it must be equal byte for byte."""
     schema = Schema.of(flag="boolean", small="int", big="bigint", ratio="float", venue="string")
     step = 2 if strided else 1
     values = np.arange(count * step) * 7 % 11

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from catalog.network import Arc, Network, PortRef, Stream
 from catalog.schema import Schema
-from engine.load import load_network
+from engine.run.ingress import Ingress
+from engine.run.network_file import read_network
+from engine.run.taps import Taps
 from router.event_time import (
     ARRIVAL_IDLE_NS,
     END_OF_TIME,
@@ -19,12 +22,13 @@ from router.event_time import (
     EventTime,
     SteadyClock,
     StreamClock,
-    clock_of,
+    make_clock,
     streams_met,
 )
 from router.routes import Routes
 from storage.manager import StorageManager
 from storage.train import NO_WATERMARK, Train
+from tests.unit.storage_harness import make_storage
 
 S = 10**9
 NOW = 1_700_000_000 * S
@@ -149,28 +153,37 @@ def network_of(*, time_field: str | None, timed: bool) -> Network:
     return Network((stream,), (), (Arc(0, "trades->w", PortRef(stream=0), SCHEMA, box=0, timed=timed),), ())
 
 
+def ingress_of(network: Network, storage: StorageManager, event_time: EventTime) -> Ingress:
+    """An ingress into a network whose scheduler does nothing."""
+    loop = SimpleNamespace(act_on_news=lambda here=None: None)
+    routes = Routes(storage, lambda arcs, train, nbytes: None, lambda: None, [])
+    taps = Taps(network, on_change=lambda: None)
+    pool: Any = None
+    return Ingress(network, storage, routes, loop, pool, taps, [None], {}, event_time, None, lambda: NOW)  # type: ignore[arg-type]
+
+
 def test_received_is_admitted_and_refused() -> None:
     network = network_of(time_field="ts", timed=True)
-    storage = StorageManager(1, 2**20)
+    storage = make_storage(1, 2**20)
     event_time = EventTime(network, lambda: NOW)
-    routes = Routes(network, storage, lambda arcs, train, nbytes: None, lambda: None, [], event_time.stamps)
+    ingress = ingress_of(network, storage, event_time)
     for times in ([NOW, YEAR_2100, NOW - S], [YEAR_2100], [NOW + S]):
-        routes.admit(0, train_of(*times))
-    assert (routes.admitted, routes.rejected_skew) == ([3], [2])
+        ingress.admit(0, train_of(*times))
+    assert (ingress.admitted, ingress.rejected_skew) == ([3], [2])
     [queued] = storage.take(0, 100, 100)[0]
     assert queued.to_pydict()["ts"] == [NOW, NOW - S, NOW + S] and queued.watermark_ns == NOW + S
     news = event_time.heartbeat(0, NOW + 2 * S)
     assert news is not None
-    routes.admit(0, news)
-    routes.admit(0, news)  # old by now: not even queued
+    ingress.admit(0, news)
+    ingress.admit(0, news)  # old by now: not even queued
     assert [t.watermark_ns for t in storage.take(0, 100, 100)[0]] == [NOW + 2 * S]
-    routes.admit(0, event_time.end(0))
+    ingress.admit(0, event_time.end(0))
     assert storage.take(0, 100, 100)[0][0].watermark_ns == END_OF_TIME
 
 
 def test_a_stream_at_rest_stays_where_it_is_and_follows_only_whom_it_meets() -> None:
     schema = "{schema: {ts: timestamp, n: bigint}, time: ts}"
-    network = load_network(
+    network = read_network(
         f"""
 streams: {{files: {schema}, live: {schema}, apart: {schema}}}
 boxes:
@@ -187,8 +200,8 @@ outputs: {{a: {{from: w}}, b: {{from: alone}}}}
     files.stamp(train_of(NOW - 60 * S), NOW)
     apart.stamp(train_of(NOW), NOW)
     live.stamp(train_of(NOW - 90 * S), NOW)
-    event_time.rest(0)
-    event_time.rest(2)
+    event_time.source_exhausted(0)
+    event_time.source_exhausted(2)
     assert files.idle_watermark(NOW) is None, "it is ahead of those that it meets"
     live.stamp(train_of(NOW - 30 * S), NOW)
     assert files.idle_watermark(NOW + 10**6 * S) == NOW - 30 * S, "or the union would wait for it for ever"
@@ -198,10 +211,10 @@ outputs: {{a: {{from: w}}, b: {{from: alone}}}}
 
 def test_only_who_is_read_has_a_clock() -> None:
     plain, by_arrival = network_of(time_field=None, timed=False), network_of(time_field=None, timed=True)
-    assert clock_of(plain, plain.streams[0], NOW) is None
-    assert clock_of(by_arrival, by_arrival.streams[0], NOW) is not None
+    assert make_clock(plain, plain.streams[0], NOW) is None
+    assert make_clock(by_arrival, by_arrival.streams[0], NOW) is not None
     refusing = network_of(time_field="ts", timed=False)
-    assert clock_of(refusing, refusing.streams[0], NOW) is not None
+    assert make_clock(refusing, refusing.streams[0], NOW) is not None
     assert EventTime(plain, lambda: NOW).heartbeat(0, NOW) is None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.core import Engine
-from engine.load import load_network
-from engine.ticker import Ticker
+from engine.daemon.ticker import Ticker
+from engine.run.core import Engine
+from engine.run.network_file import read_network
 from router.event_time import EventTime, SteadyClock
 from storage.train import Train
 
@@ -41,15 +41,15 @@ class Running:
     """An engine with its clocks and its ticker, but no thread that ticks."""
 
     def __init__(self) -> None:
-        self.network = load_network(NETWORK, {})
+        self.network = read_network(NETWORK, {})
         self.clock = Clock()
         now_ns = SteadyClock(lambda: self.clock.wall_ns, lambda: self.clock.running_ns)
         self.now_ns = now_ns
         self.event_time = EventTime(self.network, now_ns)
         self.out: dict[str, list[tuple[object, ...]]] = {o.name: [] for o in self.network.outputs}
         outlets = [self._outlet(o.name) for o in self.network.outputs]
-        self.engine = Engine(self.network, outlets, workers=1, stamps=self.event_time.stamps, now_ns=now_ns)
-        self.ticker = Ticker(self.engine, self.event_time.idle_watermarks, self.engine.routes.admit)
+        self.engine = Engine(self.network, outlets, workers=1, event_time=self.event_time, now_ns=now_ns)
+        self.ticker = Ticker(self.engine, self.event_time)
 
     def _outlet(self, name: str):  # type: ignore[no-untyped-def]
         return lambda train: self.out[name].extend(train.to_rows())
@@ -57,7 +57,7 @@ class Running:
     def feed(self, stream: str, *times: int) -> None:
         node = self.network.stream(stream)
         data: dict[str, list[object]] = {"ts": list(times), "k": ["a"] * len(times), "bid": [1.5] * len(times)}
-        self.engine.feed(node.number, Train.from_pylists(node.schema, data, self.now_ns()))
+        self.engine.ingress.admit(node.number, Train.from_pylists(node.schema, data, self.now_ns()))
         assert self.engine.drain(20)
 
     def wait(self, seconds: int) -> None:
@@ -102,7 +102,7 @@ def test_the_year_2100_changes_nothing() -> None:
         it.wait(20)
         assert windows(it) == [(NOW, 3)]
         assert sorted(row[2] is None for row in it.out["pairs"]) == [False, False, True]
-        assert it.engine.routes.rejected_skew == [3, 1] and it.engine.routes.admitted == [3, 1]
+        assert it.engine.ingress.rejected_skew == [3, 1] and it.engine.ingress.admitted == [3, 1]
         assert all(r.reading().late == 0 for r in it.engine.runtimes)
 
 
@@ -123,6 +123,6 @@ def test_a_heartbeat_closes_a_window() -> None:
         it.feed("trades", NOW)
         news = it.event_time.heartbeat(it.network.stream("trades").number, NOW + 11 * S)
         assert news is not None
-        it.engine.feed(it.network.stream("trades").number, news)
+        it.engine.ingress.admit(it.network.stream("trades").number, news)
         assert it.engine.drain(20)
         assert windows(it) == [(NOW, 1)]

@@ -1,4 +1,4 @@
-"""What ``explain`` draws, as a function of what the daemon answers."""
+"""The drawing of ``explain``, a pure function of the daemon's answer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from engine.cli.drops import draw_drops
-from engine.cli.journeys import draw
+from engine.cli.views.drops import draw_drops
+from engine.cli.views.journeys import draw
 
 DROP = {"arc": "trades->venues", "manner": "random", "share": 0.28, "gain_ns": 5.6e8, "loss": 0.01, "slope": 1e-9}
 PLAN = {

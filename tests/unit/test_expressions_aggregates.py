@@ -1,4 +1,4 @@
-"""Aggregates taken apart: the calls, their types as Spark has them, and the expression over their results."""
+"""Split aggregates: the calls, their types (Spark's), and the expression over their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from catalog.errors import ExpressionError
 from catalog.schema import Schema, Type
-from engine.expressions import AGGREGATES, Scope, Vector, split_aggregates
+from engine.operators.expressions import AGGREGATES, Scope, Vector, split_aggregates
 from storage.strings import StringPool
 
 SCHEMA = Schema.of(
@@ -44,7 +44,7 @@ def test_vwap() -> None:
     assert scope.null_errors == 1
 
 
-def test_group_fields_stand_beside_the_calls() -> None:
+def test_group_fields_may_stand_outside_the_calls() -> None:
     split = split_aggregates("concat(symbol, ':', count(*))", SCHEMA, group=GROUP)
     assert split.fields == {"symbol"} and not split.nullable
     pool = StringPool(["ABC"])
@@ -127,22 +127,34 @@ def test_a_filter_is_an_argument_that_is_null() -> None:
     [
         ("price", "price is neither inside an aggregate nor grouped by", "price"),
         ("sum(size) + venue", "venue is neither inside an aggregate nor grouped by", "venue"),
-        ("sum(sum(size))", "an aggregate inside an aggregate", "sum(size)"),
+        ("sum(sum(size))", "an aggregate cannot contain another aggregate", "sum(size)"),
         ("sum(symbol)", "sum does not take a string", "sum"),
-        ("sum()", "sum takes one argument: sum([distinct] x)", "sum"),
-        ("count(size, big)", "count takes one argument: count(* | [distinct] x)", "count"),
-        ("sum(size, 1)", "too many arguments: sum([distinct] x)", "sum"),
-        ("collect_list(size)", "there are no arrays", "collect_list"),
-        ("percentile(price, 2)", "the share is a number from 0 to 1: percentile(x, q)", "percentile"),
-        ("percentile(price)", "the share is a number from 0 to 1: percentile(x, q)", "percentile"),
-        ("percentile(price, size)", "this must be a constant: percentile(x, q)", "size"),
+        ("sum()", "sum takes one argument: sum([distinct] x: number) -> bigint or double", "sum"),
+        ("count(size, big)", "count takes one argument: count(* | [distinct] x: any) -> bigint", "count"),
+        ("sum(size, 1)", "too many arguments: sum([distinct] x: number) -> bigint or double", "sum"),
+        ("collect_list(size)", "arrays are not supported", "collect_list"),
+        (
+            "percentile(price, 2)",
+            "the share is a number from 0 to 1: percentile(x: number, share: constant double) -> double",
+            "percentile",
+        ),
+        (
+            "percentile(price)",
+            "the share is a number from 0 to 1: percentile(x: number, share: constant double) -> double",
+            "percentile",
+        ),
+        (
+            "percentile(price, size)",
+            "this must be a constant: percentile(x: number, share: constant double) -> double",
+            "size",
+        ),
         ("stddev(distinct price)", "stddev_samp does not take distinct", "stddev"),
         ("sum(size) over (partition by symbol)", "window cannot be used in an expression", "sum"),
         ("first(price) filter (where flag)", "first with a filter must ignore nulls", "first"),
         ("suum(size)", "no function suum", "suum"),
         ("sum(syze)", "no field syze", "syze"),
         ("sum(null)", "a bare NULL has no type here", "sum"),
-        ("bool_and(size)", "bool_and does not take a int", "bool_and"),
+        ("bool_and(size)", "bool_and does not take an int", "bool_and"),
         ("count(distinct *)", "* cannot be used in an expression", "*"),
     ],
 )
@@ -153,6 +165,6 @@ def test_refusals(text: str, message: str, place: str) -> None:
     assert caught.value.offset == text.find(place)
 
 
-def test_the_table_of_aggregates_is_whole() -> None:
+def test_the_table_of_aggregates_is_complete() -> None:
     names = [name for a in AGGREGATES for name in (a.name, *a.aliases)]
-    assert len(names) == len(set(names)) and all(a.summary and a.signature for a in AGGREGATES)
+    assert len(names) == len(set(names)) and all(a.description and a.signature for a in AGGREGATES)

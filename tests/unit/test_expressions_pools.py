@@ -1,4 +1,4 @@
-"""Strings: once for each distinct value, right as pools grow and rotate, bounded, and safe for several workers."""
+"""String functions run once for each distinct value, stay right as pools grow, have limits, and are thread-safe."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from catalog.schema import Schema
-from engine.expressions import Scope, Vector, compile_expression, pools
-from engine.expressions.combinations import MAX_CELLS, MAX_TABLES
-from engine.expressions.pools import text_table_run
+from engine.operators.expressions import Scope, Vector, compile_expression
+from engine.operators.expressions.kernels import pools
+from engine.operators.expressions.kernels.combinations import MAX_CELLS, MAX_TABLES
+from engine.operators.expressions.kernels.pools import text_table_run
 from storage.strings import StringPool
 from storage.train import Train
 
@@ -21,7 +22,7 @@ SCHEMA = Schema.of(s="string", t="string?")
 
 
 def train(s: list[str], t: list[str | None] | None, left: StringPool, right: StringPool) -> Train:
-    """A train whose columns are codes of pools that live on, as those of a stream do."""
+    """Make a train over pools that outlive it, as those of a stream do."""
     t = t or [""] * len(s)
     valid = np.array([v is not None for v in t])
     codes = (left.encode(s), right.encode([v or "" for v in t]))
@@ -32,7 +33,7 @@ def train(s: list[str], t: list[str | None] | None, left: StringPool, right: Str
 
 def texts(vector: Vector) -> list[str | None]:
     assert vector.pool is not None
-    known = vector.pool.values or [""]  # a column of NULLs may have a pool of nothing
+    known = vector.pool.values or [""]  # a column of NULLs may have an empty pool
     values = [known[code] for code in vector.values.tolist()]
     return values if vector.valid is None else [v if ok else None for v, ok in zip(values, vector.valid, strict=True)]
 
@@ -56,7 +57,7 @@ def test_a_function_runs_once_for_each_distinct_string_as_the_pool_grows() -> No
     more = train(["c", "a"], None, left, right)
     assert texts(kernel(Scope(more))) == ["C", "A"]
     assert seen == ["a", "b", "c"]
-    assert texts(kernel(Scope(rows)))[:3] == ["A", "B", "A"]  # an older train with the pool of today
+    assert texts(kernel(Scope(rows)))[:3] == ["A", "B", "A"]  # an older train over the grown pool
 
 
 def test_equal_results_have_equal_codes() -> None:
@@ -88,7 +89,7 @@ def test_equal_results_have_equal_codes() -> None:
     ],
 )
 def test_two_pools_that_grow_apart_and_rotate(text: str) -> None:
-    """The answer over long-lived pools is that over fresh ones, whatever order the strings came in."""
+    """Results over long-lived pools equal those over fresh pools, for every order of the strings."""
     left, right = StringPool(), StringPool()
     batches: list[tuple[list[str], list[str | None]]] = [
         (["a", "b"], ["b", None]),
@@ -136,14 +137,14 @@ def test_a_column_of_nulls_may_have_an_empty_pool() -> None:
     assert run("coalesce(t, s)", rows) == ["a", "a"]
     assert run("concat_ws('-', s, t)", rows) == ["a", "a"]
     assert run("t is null", rows) == [True, True]
-    empty.code("late")  # its first entry must not be taken for what code 0 was before
+    empty.code("late")  # its first entry must not be mistaken for the code 0 of before
     late = Train(SCHEMA, (codes, codes), np.zeros(2, np.int64), pools=(StringPool(["a"]), empty))
     assert run("upper(t)", late) == ["LATE", "LATE"]
     assert run("coalesce(t, s)", late) == ["late", "late"]
     assert run("concat(s, t)", late) == ["alate", "alate"]
 
 
-def test_tables_are_bounded_in_number_and_die_with_their_pool() -> None:
+def test_tables_are_bounded_in_number_and_freed_with_their_pool() -> None:
     left, right = StringPool(), StringPool()
     rows = train(["a"], ["b"], left, right)
     for n in range(200):
@@ -163,7 +164,7 @@ def test_tables_are_bounded_in_number_and_die_with_their_pool() -> None:
     assert not gone.alive
 
 
-def test_a_table_that_grows_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_grows_too_large_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "MAX_TABLE_BYTES", 10_000)
     left, right = StringPool(), StringPool()
     s = [f"text {n}" for n in range(500)]

@@ -1,4 +1,4 @@
-"""Everything that is not a checked scalar expression is refused, with its place and, where there is one, a way out."""
+"""The compiler refuses all but checked scalar expressions, with the place of the error and, if it knows one, a hint."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from catalog.errors import ExpressionError
 from catalog.schema import Schema
-from engine.expressions import Scope, compile_expression
-from engine.expressions.node import MAX_KEY_CHARS
-from engine.expressions.parse import MAX_DEPTH, MAX_NESTING, MAX_NODES, MAX_TEXT_CHARS
+from engine.operators.expressions import Scope, compile_expression
+from engine.operators.expressions.compiler.parse import MAX_DEPTH, MAX_NESTING, MAX_NODES, MAX_TEXT_CHARS
+from engine.operators.expressions.tree.node import MAX_KEY_CHARS
 from storage.train import Train
 
 SCHEMA = Schema.of(
@@ -37,36 +37,36 @@ def refused(text: str) -> ExpressionError:
         ("size and flag", "and takes booleans, not int", "size", "compare it with something, or cast it"),
         ("flag > 1", "> cannot compare boolean with int", "flag", "cast one of them"),
         ("ts > 5", "> cannot compare timestamp with int", "ts", "cast one of them"),
-        ("ts + 5", "there is no timestamp + int", "ts", "write ts + interval 5 seconds"),
-        ("size > '1.5'", "'1.5' would be cut to the int 1", "size", "write it without quotes"),
-        ("size > 'abc'", "'abc' is not a int, so > would be NULL for every tuple", "size", ""),
+        ("ts + 5", "timestamp + int is not defined", "ts", "write ts + interval 5 seconds"),
+        ("size > '1.5'", "'1.5' would be truncated to the int 1", "size", "write it without quotes"),
+        ("size > 'abc'", "'abc' is not an int, so > would be NULL for every tuple", "size", ""),
         ("ts > 'yesterday'", "'yesterday' is not a timestamp, so > would be NULL for every tuple", "ts", ""),
-        ("size in (1, '2')", "in has int in one place and string in another", "size", "cast one of them"),
+        ("size in (1, '2')", "in mixes int and string", "size", "cast one of them"),
         (
             "greatest(size, symbol)",
-            "greatest has int in one place and string in another",
+            "greatest mixes int and string",
             "greatest",
             "cast one of them",
         ),
         (
             "coalesce(flag, size)",
-            "coalesce has boolean in one place and int in another",
+            "coalesce mixes boolean and int",
             "coalesce",
             "cast one of them",
         ),
         (
             "substring(symbol)",
-            "substring takes 2 to 3 arguments, not 1: substring(string, start[, length])",
+            "substring takes 2 to 3 arguments, not 1: substring(text: string, start: int[, length: int]) -> string",
             "symbol",
             "",
         ),
         ("pi(1)", "pi takes no arguments, not 1: pi() -> double", "pi", ""),
-        ("sum(size) > 1", "sum is an aggregate; it belongs into the select of an aggregate box", "sum", ""),
+        ("sum(size) > 1", "sum is an aggregate; it belongs in the select of an aggregate box", "sum", ""),
         ("symbol like venue", "the pattern of like must be a constant", "symbol", ""),
-        ("symbol rlike '(?=a)'", "RE2 does not take the pattern '(?=a)': invalid perl operator: (?=", "symbol", ""),
+        ("symbol rlike '(?=a)'", "RE2 refuses the pattern '(?=a)': invalid perl operator: (?=", "symbol", ""),
         (
             "symbol rlike '(a)\\\\1'",
-            "RE2 does not take the pattern '(a)\\\\1': invalid escape sequence: \\1",
+            "RE2 refuses the pattern '(a)\\\\1': invalid escape sequence: \\1",
             "symbol",
             "",
         ),
@@ -80,7 +80,7 @@ def refused(text: str) -> ExpressionError:
         ("interval 5 seconds", "an interval cannot be a column", "", None),
         ("ts - ts", "an interval cannot be a column", "", None),
         ("interval '5 seconds 3' + ts", "'5 seconds 3' is not an interval", "'5 seconds 3'", None),
-        ("ts + interval 5 nanoseconds", "an interval has no nanosecond", "ts", None),
+        ("ts + interval 5 nanoseconds", "an interval has no unit nanosecond", "ts", None),
         ("null", "a bare NULL has no type here", "", "write cast(null as ...)"),
         (
             "99999999999999999999",
@@ -93,19 +93,19 @@ def refused(text: str) -> ExpressionError:
             "now() > ts",
             "no function now",
             "now",
-            "neither the clock nor chance is read in expressions: a replay would give another answer",
+            "expressions read neither the clock nor random numbers: a replay would give another answer",
         ),
         ("rand() < 0.5", "no function rand", "rand", None),
         ("current_timestamp > ts", "no field current_timestamp", "current_timestamp", None),
         ("price is nan", "IS takes NULL, NOT NULL, TRUE or FALSE", "price", ""),
-        ("date_trunc('fortnight', ts)", "date_trunc does not know 'fortnight'", "date_trunc", None),
-        ("date_format(ts, 'qq')", "the format 'qq' has 'qq', which is not taken", "date_format", None),
+        ("date_trunc('fortnight', ts)", "date_trunc has no unit 'fortnight'", "date_trunc", None),
+        ("date_format(ts, 'qq')", "the format 'qq' has the unknown part 'qq'", "date_format", None),
         ("round(price, size)", "the digits of round must be a constant integer", "round", ""),
         ("lpad(symbol, 99999999, 'x')", "lpad makes at most 1048576 characters", "lpad", ""),
         ("price >", "something is missing after '>'", ">", ""),
         ("(price", "expecting ) after 'price'", "price", ""),
-        ("price)", "')' is not expected here; one SQL scalar expression is", ")", ""),
-        ("price size", "'size' is not expected here; one SQL scalar expression is", "size", ""),
+        ("price)", "unexpected ')': write one SQL scalar expression", ")", ""),
+        ("price size", "unexpected 'size': write one SQL scalar expression", "size", ""),
         ("'open", "a quote is not closed", "'open", ""),
         ("price; size", "one expression is expected here, without a semicolon", ";", ""),
         ("", "the expression is empty", "", ""),
@@ -210,20 +210,20 @@ def test_what_is_not_a_scalar_expression_is_refused(text: str) -> None:
         "cast(" * 60 + "1" + " as int)" * 60 + " + " * 60,
     ],
 )
-def test_limits_come_before_the_stack_ends(text: str) -> None:
+def test_limits_hold_before_the_stack_overflows(text: str) -> None:
     depth = sys.getrecursionlimit()
     refused(text)
     assert sys.getrecursionlimit() == depth
 
 
-def test_long_chains_of_and_and_or_are_welcome() -> None:
+def test_long_chains_of_and_and_or_compile() -> None:
     text = " or ".join(f"size = {k}" for k in range(500))
     assert compile_expression(text, SCHEMA).fields == {"size"}
     text = " and ".join(f"size <> {k}" for k in range(500))
     assert compile_expression(text, SCHEMA).fields == {"size"}
 
 
-def test_what_is_just_inside_the_limits_compiles() -> None:
+def test_expressions_just_inside_the_limits_compile() -> None:
     nested = "(" * (MAX_NESTING - 1) + "size" + ")" * (MAX_NESTING - 1)
     assert compile_expression(nested, SCHEMA).fields == {"size"}
     summed = "size" + " + 1D" * (MAX_DEPTH - 10)
@@ -248,8 +248,8 @@ def test_nothing_is_logged_by_the_parser(caplog: pytest.LogCaptureFixture) -> No
         "case when flag then " + "abs(" * 30 + "size" + ")" * 30 + " end",
     ],
 )
-def test_time_is_linear_in_size_although_a_part_is_looked_at_twice(text: str) -> None:
-    """Exponential time would never end here."""
+def test_time_is_linear_in_size_although_a_part_is_used_twice(text: str) -> None:
+    """In exponential time this test would not end."""
     rows = Train.from_pylists(SCHEMA, {f.name: ["a"] if f.type == "string" else [1] for f in SCHEMA}, 0)
     expression = compile_expression(text, SCHEMA)
     assert expression.evaluate(Scope(rows)).values.shape == (1,)

@@ -1,4 +1,4 @@
-"""The frame around the papers' figures: found by name, kept, drawn, and put on a page that needs nothing else."""
+"""The frame of the papers' figures: they are found by name, stored, plotted, and shown on a self-contained page."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from engine.bench.figures import draw, figure_names, load_figure
-from engine.bench.figures.base import Check, Figure, Measured, Panel, Verdict, from_plain, to_plain
-from engine.bench.figures.page import page
-from engine.bench.figures.run import Record, save, stored, wanted
-from engine.bench.harness import BenchError, make_folder
 from engine.cli import make_app
+from engine.lab.bench.harness import BenchError, make_folder
+from engine.lab.figures import figure_names, load_figure, plot
+from engine.lab.figures.figure import Check, Figure, FigureData, FigureVerdict, Panel, from_plain, to_plain
+from engine.lab.figures.page import page
+from engine.lab.figures.record import FigureRecord, save, stored, wanted
 from engine.simulate.report import PlotError
 
 PANELS = (
     Panel("load", "latency, ms", {"a < b": [(0.1, 1.0), (0.5, 2.0)], "form": [(0.1, 1.5)]}, dashed=("form",)),
     Panel("method", "time, s", {"one": [(0, 1.0), (1, 2.0)], "two": [(0, 3.0)]}, kind="stacked", ticks=("x", "y")),
 )  # fmt: skip
-MEASURED = Measured(PANELS, {"length, s": 1.0})
+MEASURED = FigureData(PANELS, {"length, s": 1.0})
 
 
-def record(ok: bool = True) -> Record:
+def record(ok: bool = True) -> FigureRecord:
     figure = Figure("A <title>", "one is less", differs={"real": "because & so"})
-    verdict = Verdict((Check(ok, "one is 1 < 2"), Check(True, "two is 2")), "latency_ms", 1.0, 2.0)
-    return Record("P0.5", "real", figure, "Doc.", MEASURED, verdict, False, 1.0, "2026-01-01T00:00:00", "2 cores")
+    verdict = FigureVerdict((Check(ok, "one is 1 < 2"), Check(True, "two is 2")), "latency_ms", 1.0, 2.0)
+    return FigureRecord("P0.5", "real", figure, "Doc.", MEASURED, verdict, False, 1.0, "2026-01-01T00:00:00", "2 cores")
 
 
 @pytest.mark.parametrize("name", list(figure_names()))
@@ -77,14 +77,14 @@ def test_the_page_needs_nothing_else_and_escapes_what_it_shows() -> None:
 
 def test_a_picture_is_drawn_or_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec("matplotlib"):
-        assert draw.picture(record()).startswith(b"\x89PNG")
+        assert plot.picture(record()).startswith(b"\x89PNG")
 
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(draw, "import_module", absent)
+    monkeypatch.setattr(plot, "import_module", absent)
     with pytest.raises(PlotError, match=r"aurorad\[plots\]"):
-        draw.picture(record())
+        plot.picture(record())
     assert "aurorad[plots]" in page([record()])
 
 
@@ -110,13 +110,13 @@ def test_the_command_prints_a_line_for_each(tmp_path: Path) -> None:
 
 
 def test_the_ledger_gives_a_threads_time_to_the_innermost_part() -> None:
-    from engine.bench.figures.real import Ledger
-    from engine.core import Engine
-    from engine.simulate.sketch import Sketch
+    from engine.lab.figures.real_engine import TimeLedger
+    from engine.run.core import Engine
+    from engine.simulate.sketch import NetworkSketch
 
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream()))
-    ledger = Ledger(Engine(sketch.network(), [lambda train: None], workers=1))
+    ledger = TimeLedger(Engine(sketch.network(), [lambda train: None], workers=1))
 
     def burn(ns: int) -> None:
         until_ns = thread_time_ns() + ns

@@ -1,4 +1,4 @@
-"""Drawings: the text one is read back, character by character, and must say exactly what the network says."""
+"""Drawings: the test reads the text drawing back, character by character, and must find exactly the network."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from catalog.build import read_network
+from catalog.build import build_network
 from catalog.network import Network
-from engine.draw import draw_list, draw_svg, draw_text, sketch
-from engine.draw.layout import arrange, crossings
-from engine.draw.sketch import Sketch
+from engine.lab.draw import draw_list, draw_svg, draw_text, sketch
+from engine.lab.draw.layout import arrange, crossings
+from engine.lab.draw.sketch import Drawing
 from tests.unit.network_kinds import KINDS
 
 UP, RIGHT, DOWN, LEFT = (-1, 0), (0, 1), (1, 0), (0, -1)
@@ -31,7 +31,7 @@ OPENINGS = {
 
 
 def follow(sheet: list[str], row: int, column: int) -> set[tuple[int, int]]:
-    """The arrowheads that a reader reaches who leaves a box here to the right. A bridge (│) is crossed straight."""
+    """Follow the line from a box to the right; return the arrowheads that it reaches. It goes straight through a │."""
     ends: set[tuple[int, int]] = set()
     seen: set[tuple[int, int, tuple[int, int]]] = set()
     todo = [(row, column, RIGHT)]
@@ -53,8 +53,8 @@ def follow(sheet: list[str], row: int, column: int) -> set[tuple[int, int]]:
     return ends
 
 
-def read_drawing(text: str, picture: Sketch) -> set[tuple[str, int, str, int]]:
-    """(from, port, to, input) of each arrow. Names are unique and stand in the row of port 0."""
+def read_drawing(text: str, picture: Drawing) -> set[tuple[str, int, str, int]]:
+    """Read (from, port, to, input) of each arrow. Names are unique and stand in the row of port 0."""
     lines = text.splitlines()
     width = max(map(len, lines)) + 1
     sheet = [line.ljust(width) for line in [*lines, ""]]
@@ -79,13 +79,13 @@ def read_drawing(text: str, picture: Sketch) -> set[tuple[str, int, str, int]]:
     return found
 
 
-def links(picture: Sketch) -> set[tuple[str, int, str, int]]:
+def links(picture: Drawing) -> set[tuple[str, int, str, int]]:
     names = {s.number: s.title for s in picture.shapes}
     return {(names[k.source], k.port, names[k.target], k.target_port) for k in picture.links}
 
 
 def random_network(seed: int) -> Network:
-    """Streams, splits of up to four ports, merges of up to four inputs, outputs from anywhere."""
+    """Make a random network: streams, splits of up to four ports, merges of up to four inputs, outputs anywhere."""
     dice = random.Random(seed)
     streams = [f"s{i}" for i in range(dice.randint(1, 3))]
     places = list(streams)
@@ -107,7 +107,7 @@ def random_network(seed: int) -> Network:
     outputs = [f"o{i}: {{from: {dice.choice(places)}}}" for i in range(dice.randint(1, 6))]
     text = "streams:\n" + "".join(f"  {s}: {{schema: {{x: int}}}}\n" for s in streams)
     text += "boxes:\n" + "".join(f"  {b}\n" for b in boxes) + "outputs:\n" + "".join(f"  {o}\n" for o in outputs)
-    return read_network(text, KINDS, {})
+    return build_network(text, KINDS, {})
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -124,7 +124,7 @@ streams: {trades: {schema: {x: int}, source: {tcp: 9401}}}
 boxes: {big: {keep: trades, where: x}}
 outputs: {alerts: {from: big, qos: {deadline: 200ms, lossy: 30%}}}
 """
-    assert draw_text(sketch(read_network(text, KINDS, {}))).splitlines() == [
+    assert draw_text(sketch(build_network(text, KINDS, {}))).splitlines() == [
         "╭──────────────╮     ┌────────┐     ╔════════════════════════════════╗",
         "│ trades       ├────▶│ big    ├────▶║ alerts                         ║",
         "│ ndjson :9401 │     │ keep x │     ║ in 200ms, keep 70% · read by … ║",
@@ -141,7 +141,7 @@ def test_colour_changes_no_character() -> None:
 
 
 def test_ordering_does_not_add_crossings() -> None:
-    """Against the order of the file: never worse, and over many networks much better."""
+    """The order is never worse than that of the file, and over many networks much better."""
     before = after = 0
     for seed in range(60):
         layers = arrange(sketch(random_network(seed)))
@@ -177,7 +177,7 @@ streams: {s: {schema: {"<b>&": int}}}
 boxes: {b: {keep: s, where: ""}}
 outputs: {o: {from: b, qos: {prefer: "1 < 2 & '</svg><script>'"}}}
 """
-    root = ET.fromstring(draw_svg(sketch(read_network(text, KINDS, {}))))
+    root = ET.fromstring(draw_svg(sketch(build_network(text, KINDS, {}))))
     assert any("</svg><script>" in (t.text or "") or "1 < 2 &" in (t.text or "") for t in root.iter())
     assert not [e for e in root.iter() if e.tag.endswith("script")]
 
@@ -195,6 +195,6 @@ def test_a_large_network_is_drawn() -> None:
     boxes = [f"  b{i}: {{keep: {'s' if i % 5 == 0 else f'b{i - 1}'}, where: x}}" for i in range(500)]
     outputs = [f"  o{i}: {{from: b{i}}}" for i in range(4, 500, 5)]
     text = "streams: {s: {schema: {x: int}}}\nboxes:\n" + "\n".join(boxes) + "\noutputs:\n" + "\n".join(outputs) + "\n"
-    picture = sketch(read_network(text, KINDS, {}))
+    picture = sketch(build_network(text, KINDS, {}))
     assert draw_text(picture).count("▶") == 600
     assert draw_svg(picture).count('class="link"') == 600

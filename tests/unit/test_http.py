@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from catalog.describe import Place
+from catalog.describe import TapPlace
 from catalog.errors import AuroraError
-from router.http import MAX_TAPS, HttpApp, Sources
+from router.http import MAX_TAPS, HttpApp, HttpQueries
 from router.tap import PENDING_TUPLES
 from storage.train import Train
 from tests.unit.monitored import diamond
@@ -24,9 +24,9 @@ class Taps:
     """A tap source that keeps who listens."""
 
     def __init__(self) -> None:
-        self.open: list[tuple[Place, Callable[[Train], None]]] = []
+        self.open: list[tuple[TapPlace, Callable[[Train], None]]] = []
 
-    def __call__(self, place: Place, callback: Callable[[Train], None]) -> Callable[[], None]:
+    def __call__(self, place: TapPlace, callback: Callable[[Train], None]) -> Callable[[], None]:
         entry = (place, callback)
         self.open.append(entry)
         return lambda: self.open.remove(entry)
@@ -53,7 +53,7 @@ class Browser:
         self.taps = Taps()
         self.letters = [{"stream": "trades", "reason": "null", "line": i} for i in range(200)]
         self.app = HttpApp(
-            Sources(
+            HttpQueries(
                 metrics=lambda accept: (f"accept {accept}".encode(), "text/plain; version=0.0.4; charset=utf-8"),
                 stats=lambda: {"engine": {"load_ratio": 0.5}},
                 network=lambda: NETWORK,
@@ -168,19 +168,19 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
     ("path", "status", "message", "hint"),
     [
         ("/api/v1/stat", 404, "there is nothing at /api/v1/stat", "did you mean '/api/v1/stats'?"),
-        ("/api/v1/tap", 400, "say which place to tap", "?name="),
-        ("/api/v1/tap?name=trades&arc=x", 400, "say which place to tap", "?name="),
+        ("/api/v1/tap", 400, "the request must name one place to tap", "?name="),
+        ("/api/v1/tap?name=trades&arc=x", 400, "the request must name one place to tap", "?name="),
         ("/api/v1/tap?name=trade", 404, "there is no stream, box, arc or output 'trade'", "did you mean 'trades'?"),
         ("/api/v1/tap?arc=trades", 404, "there is no arc 'trades'", "did you mean 'trades->"),
         ("/api/v1/tap?output=alert", 404, "there is no output 'alert'", "did you mean 'alerts'?"),
-        ("/api/v1/tap?name=trades&every=0", 400, "every is a whole number from 1", ""),
-        ("/api/v1/tap?name=trades&limit=-1", 400, "limit is a whole number from 0", ""),
-        ("/api/v1/tap?name=trades&limit=1e3", 400, "limit is a whole number", ""),
-        ("/api/v1/tap?name=trades&limit=99999999999999999999", 400, "limit is a whole number", ""),
-        ("/api/v1/dead_letters?limit=0", 400, "limit is a whole number from 1", ""),
+        ("/api/v1/tap?name=trades&every=0", 400, "every must be a whole number from 1", ""),
+        ("/api/v1/tap?name=trades&limit=-1", 400, "limit must be a whole number from 0", ""),
+        ("/api/v1/tap?name=trades&limit=1e3", 400, "limit must be a whole number", ""),
+        ("/api/v1/tap?name=trades&limit=99999999999999999999", 400, "limit must be a whole number", ""),
+        ("/api/v1/dead_letters?limit=0", 400, "limit must be a whole number from 1", ""),
         ("/api/v1/explain", 404, "there is no output ''", "?output= one of alerts"),
         ("/api/v1/explain?output=alert", 404, "there is no output 'alert'", "did you mean 'alerts'?"),
-        ("/api/v1/explain?output=alerts&limit=0", 400, "limit is a whole number from 1", ""),
+        ("/api/v1/explain?output=alerts&limit=0", 400, "limit must be a whole number from 1", ""),
         ("/api/v1/explain?output=alerts&where=nonsense", 400, "there is no field 'nonsense'", ""),
     ],
 )
@@ -287,7 +287,7 @@ def test_taps_are_few_and_are_given_back() -> None:
         tasks = [await opened(browser, "/api/v1/tap?stream=trades&limit=1") for _ in range(MAX_TAPS)]
         status, _, body = await browser.get("/api/v1/tap?stream=trades&limit=1")
         assert status == 503
-        assert "taps are open already" in orjson.loads(body)["error"]
+        assert "taps are already open" in orjson.loads(body)["error"]
         browser.taps.send(1)
         await asyncio.gather(*tasks)
         again = await opened(browser, "/api/v1/tap?stream=trades&limit=1")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from catalog.schema import Schema, Type
-from engine.boxes.base import Tally
-from engine.boxes.dedup import Dedup
-from engine.boxes.join import Join
-from engine.boxes.latest import Latest
-from engine.expressions import Vector
-from engine.joins.keys import KeyTable
+from engine.operators.boxes.base import Tally
+from engine.operators.boxes.dedup import Dedup
+from engine.operators.boxes.join import Join
+from engine.operators.boxes.latest import Latest
+from engine.operators.expressions import Vector
+from engine.operators.state.keys import key_table
 from storage.strings import StringPool
 from storage.train import Train, constant_ns
 from tests.property.box_harness import END, Driver, bound, train_of
@@ -51,7 +51,7 @@ def test_large_against_duckdb(type: str) -> None:
             train = numbers((LEFT, RIGHT)[port], *(column[part] for column in sides[port]))
             newest = int(sides[port][0][: part[-1] + 1].max()) if len(part) else -(2**62)
             driver.feed(port, train.with_watermark(newest - 100))
-        peak = max(peak, *(held.store.count for held in driver.state.helds))
+        peak = max(peak, *(held.store.count for held in driver.state.sides))
     driver.end()
     with duckdb.connect() as db:
         for name, side in zip(("lt", "rt"), sides, strict=True):
@@ -68,7 +68,7 @@ def test_large_against_duckdb(type: str) -> None:
     assert np.isclose(got[0][valid[0]].sum(), xs) and np.isclose(got[1][valid[1]].sum(), ys)
     assert np.isclose((got[0] * got[1])[valid[0] & valid[1]].sum(), both)
     assert peak < count / 2  # rows whose band has passed are gone
-    assert all(held.index.live == 0 for held in driver.state.helds)
+    assert all(held.index.live == 0 for held in driver.state.sides)
 
 
 def test_keys_that_have_passed_leave_nothing() -> None:
@@ -88,7 +88,7 @@ def test_keys_that_have_passed_leave_nothing() -> None:
     assert max(sizes[50:]) <= 1.5 * max(sizes[:50])  # it does not grow with the keys that were
     box.advance(state, END, ignore, tally)
     assert box.state_nbytes(state) < max(sizes)
-    assert all(held.index.live == 0 for held in state.helds)
+    assert all(held.index.live == 0 for held in state.sides)
     assert tally.absorbed == 400_000 and tally.late == 0
 
 
@@ -116,7 +116,7 @@ def test_asof_keeps_one_row_a_key() -> None:
         ts = block * 1_000 + np.arange(1_000)
         box.run(state, 1, numbers(RIGHT, ts, np.arange(1_000) % 50, ts), ignore, tally)
         box.advance(state, int(ts[-1]), ignore, tally)
-    held = state.helds[1]
+    held = state.sides[1]
     assert held.index.live < 10_000 and held.store.count < 20_000  # of 200,000
     out: list[Train] = []
     box.run(state, 0, numbers(LEFT, [200_500], [7], [1.0]), ignore, tally)
@@ -187,5 +187,5 @@ def test_a_key_is_forgotten_exactly_when_it_says() -> None:
 
 def test_every_nan_is_one_key_and_both_zeros() -> None:
     bits = np.array([0x7FF8_0000_0000_0000, 0x7FF8_0000_0000_0001, -0x8_0000_0000_0000, 0, -(2**63)], np.int64)
-    table = KeyTable([Type.DOUBLE], nulls_alike=False)
+    table = key_table([Type.DOUBLE], null_is_key=False)
     assert table.numbers([Vector(bits.view(np.float64))], 5).tolist() == [0, 0, 0, 1, 1]

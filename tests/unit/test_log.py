@@ -1,4 +1,4 @@
-"""The log on a disk that forgets: what was committed is there, what was not is cut, damage is named."""
+"""The log on a disk that forgets: committed groups survive, a torn tail is truncated, damage is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def texts(log: Log, start: int = 0) -> list[bytes]:
 
 
 def write(log: Log, *groups: list[bytes]) -> list[int]:
-    """Each list is one group; the position after each."""
+    """Commit each list as one group; return the position after each group."""
     ends = []
     for group in groups:
         for text in group:
@@ -81,7 +81,7 @@ def test_a_tail_torn_at_every_byte_is_cut_and_counted() -> None:
 
 
 def test_every_bit_of_an_acknowledged_record_is_guarded() -> None:
-    """Below the mark every flip is refused with its place; in the last mark itself it is a torn tail and no loss."""
+    """Below the mark the log reports the place of each flipped bit. A flip in the last mark is a torn tail, no loss."""
     files = CrashFiles()
     log = opened(files)
     write(log, [b"first"], [b"second"])
@@ -97,7 +97,7 @@ def test_every_bit_of_an_acknowledged_record_is_guarded() -> None:
             continue
         place = refused_at(disk)
         if place is None:
-            assert texts(opened(disk)) == [b"first", b"second"]  # a bit of padding: nobody reads it
+            assert texts(opened(disk)) == [b"first", b"second"]  # a bit of padding, which is never read
             padding += 1
         else:
             assert place[0] == name
@@ -106,7 +106,7 @@ def test_every_bit_of_an_acknowledged_record_is_guarded() -> None:
 
 
 def refused_at(disk: CrashFiles) -> tuple[str, int] | None:
-    """Where the log says that it is damaged; None when it opens."""
+    """Return the place at which the log reports damage; None when it opens."""
     try:
         opened(disk.killed())
     except LogDamageError as error:
@@ -152,14 +152,14 @@ def test_a_sync_that_fails_is_never_tried_again() -> None:
     files = CrashFiles()
     log = opened(files)
     write(log, [b"safe"])
-    files.fail_syncs = {len(files.deeds) + 1}  # after the append that comes first
-    with pytest.raises(LogFailedError, match="never tried twice"):
+    files.fail_syncs = {len(files.operations) + 1}  # after the append that comes first
+    with pytest.raises(LogFailedError, match="never retried"):
         write(log, [b"lost"])
-    deeds = len(files.deeds)
+    operations = len(files.operations)
     for _ in range(3):
         with pytest.raises(LogFailedError):
             write(log, [b"more"])
-    assert len(files.deeds) == deeds, "nothing touches the file any more"
+    assert len(files.operations) == operations, "nothing touches the file any more"
     assert texts(log) == [b"safe"]
     for seed in range(20):
         assert texts(opened(files.crash(Random(seed)))) == [b"safe"]
@@ -230,12 +230,12 @@ def test_another_error_of_writing_is_the_end() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_a_power_cut_leaves_holds_every_commit(seed: int) -> None:
-    """Cut the power before a random deed, several times over; what commit returned for is always there."""
+    """Cut the power before random file operations, several times: every group for which commit returned survives."""
     rng = Random(seed)
     files = CrashFiles()
     committed: list[bytes] = []
     for life in range(4):
-        files.crash_before = len(files.deeds) + rng.randint(1, 30)
+        files.crash_before = len(files.operations) + rng.randint(1, 30)
         written: list[bytes] = []
         try:
             log = opened(files, segment_bytes=300, piece_bytes=100 if seed % 2 else PIECE_BYTES)

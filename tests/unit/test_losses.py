@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from storage.losses import CELLS_AT_MOST, ArcLosses
+from load_shedder.record.losses import CELLS_AT_MOST, ArcLosses
 
 
 def dropped(losses: ArcLosses, times: list[int]) -> None:

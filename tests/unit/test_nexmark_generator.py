@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.bench.nexmark.generator import AUCTIONS, BIDS, CYCLE, PERSONS, STATES, Events, generate
-from engine.bench.nexmark.queries import QUERIES
-from engine.load import load_network
+from engine.lab.bench.nexmark.generator import AUCTIONS, BIDS, CYCLE, PERSONS, STATES, Events, generate
+from engine.lab.bench.nexmark.queries import QUERIES
+from engine.run.network_file import read_network
 
 COUNT = 50_000
 STREAMS = ("persons", "auctions", "bids")
@@ -40,7 +40,7 @@ def test_identities_count_up_and_references_are_near(events: Events) -> None:
     assert (np.diff(events.auctions.columns[0]) == 1).all()
     known = set(events.persons.columns[0].tolist())
     sellers = events.auctions.columns[events.auctions.schema.index("seller")].tolist()
-    assert sum(s in known for s in sellers) > 0.95 * len(sellers)  # the rest is about to come
+    assert sum(s in known for s in sellers) > 0.95 * len(sellers)  # the others come later
     auctions = set(events.auctions.columns[0].tolist())
     bids = events.bids.columns[0].tolist()
     assert sum(a in auctions for a in bids) > 0.95 * len(bids)
@@ -66,6 +66,6 @@ def test_jitter_moves_arrivals_by_no_more_than_said() -> None:
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
 def test_every_query_is_a_valid_network(query: object) -> None:
-    network = load_network(query.network(slack="1s"), {})  # type: ignore[attr-defined]
+    network = read_network(query.network(slack="1s"), {})  # type: ignore[attr-defined]
     assert [o.name for o in network.outputs] == ["answer"]
     assert not network.warnings

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.load import load_network
-from load_shedder.places import find_places, hulled_outputs
+from engine.run.network_file import read_network
+from load_shedder.decide.places import find_places, hulled_outputs
 
 HEAD = """
 http: {listen: "off"}
@@ -16,7 +16,7 @@ LOSSY = "qos: {lossy: 30%}"
 
 def places(boxes: str, outputs: str) -> dict[str, tuple[str, list[str], int]]:
     """By the arc's name: manner, outputs touched, seconds of the span."""
-    network = load_network(f"{HEAD}boxes:\n{boxes}\noutputs:\n{outputs}\n")
+    network = read_network(f"{HEAD}boxes:\n{boxes}\noutputs:\n{outputs}\n")
     return {
         network.arcs[p.arc].name: (p.manner, [network.outputs[o].name for o in p.outputs], p.window_ns // 10**9)
         for p in find_places(network)
@@ -83,4 +83,4 @@ def test_a_place_is_semantic_where_the_value_can_be_seen() -> None:
 
 def test_a_graph_that_is_not_concave_is_found() -> None:
     outputs = "  o: {from: s, qos: {loss: [[100%, 1], [90%, 0.2], [0%, 0]]}}\n  p: {from: s, qos: {lossy: 30%}}"
-    assert [o.name for o in hulled_outputs(load_network(f"{HEAD}boxes: {{}}\noutputs:\n{outputs}\n"))] == ["o"]
+    assert [o.name for o in hulled_outputs(read_network(f"{HEAD}boxes: {{}}\noutputs:\n{outputs}\n"))] == ["o"]

@@ -11,12 +11,12 @@ import pytest
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
-from engine.simulate.sketch import Sketch, Tap
+from engine.simulate.sketch import NetworkSketch, SketchInput
 from scheduler.batches import Batches, next_k, tasks_in_time
 from scheduler.buckets import Buckets, make_table
 from scheduler.calendar_queue import CalendarQueue
 from scheduler.charts import envelope_slopes, line_statistics, lower_envelope, progress_chart
-from scheduler.events import Claimed, Clock, Dispatched, Enqueued, Finished, Measured
+from scheduler.events import Claimed, Clock, Dispatched, Enqueued, Finished, StatisticsMoved
 from scheduler.facts import add_graphs
 from scheduler.plan import Plan
 from scheduler.policies import make_index, nearest, policies, policy_infos, requirements
@@ -65,7 +65,7 @@ def run_alone(state: SchedulerState, plan: Plan) -> None:
 
 def two_chains(random: Random) -> tuple[Network, list[tuple[float, float, float]]]:
     """Two chains of random costs and selectivities, and (S, C, T) of each by the paper's definitions."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     facts = []
     for _ in range(2):
         tap = sketch.stream()
@@ -116,7 +116,7 @@ def test_shared_boxes_add_the_branches_that_raise_the_rate(seed: int) -> None:
 
 
 def test_a_poor_branch_does_not_drag_down_what_it_shares() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     shared = sketch.box(sketch.stream(), cost_ns=10.0)
     sketch.output(sketch.box(shared, cost_ns=10.0))
     sketch.output(sketch.box(shared, cost_ns=100_000.0, selectivity=0.01))
@@ -125,7 +125,7 @@ def test_a_poor_branch_does_not_drag_down_what_it_shares() -> None:
 
 
 def test_a_joined_tuple_takes_both_sides() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     left, right = sketch.box(sketch.stream(), cost_ns=3.0), sketch.box(sketch.stream(), cost_ns=4.0)
     sketch.output(sketch.box(left, right, cost_ns=5.0, kind="join"))
     sketch.output(sketch.box(left, right, cost_ns=5.0, kind="union"))
@@ -133,7 +133,7 @@ def test_a_joined_tuple_takes_both_sides() -> None:
 
 
 def weighted_boxes(random: Random, name: str) -> tuple[SchedulerState, list[int]]:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for _ in range(random.choice([3, 40])):
         sketch.output(sketch.chain(sketch.stream(), random.randint(1, 3), random.uniform(1e2, 1e7), 0.5))
     state = follow(sketch.network(), name)
@@ -194,7 +194,7 @@ def test_the_envelope_is_the_greatest_convex_function_below(seed: int) -> None:
 
 
 def test_chain_runs_the_steepest_segment_and_ties_go_to_the_oldest() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for selectivity in (0.9, 0.1, 0.1):
         first = sketch.box(sketch.stream(), cost_ns=100.0, selectivity=selectivity)
         sketch.output(sketch.box(first, cost_ns=1e6))
@@ -206,7 +206,7 @@ def test_chain_runs_the_steepest_segment_and_ties_go_to_the_oldest() -> None:
 
 def test_vpipe_statistics_are_equation_1() -> None:
     """1 feeds 2, 3 and 4; the line is 1, 2, 3, 4."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     one = sketch.box(sketch.stream(), cost_ns=1.0)
     thetas = (0.5, 0.25, 0.1)
     for theta in thetas:
@@ -235,9 +235,9 @@ def test_vpipe_statistics_are_equation_1() -> None:
 
 def qos_network(random: Random, apps: int) -> Network:
     """Chains with random graphs; some start with a box that two of them share."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
 
-    def output(tap: Tap) -> None:
+    def output(tap: SketchInput) -> None:
         edge = random.uniform(0, 1e9)
         third = (edge + random.uniform(2e9, 3e9), 0.0)
         graph = QoSGraph(((0.0, 1.0), (edge, 1.0), (edge + random.uniform(1e6, 1e9), random.uniform(0.1, 0.9)), third))
@@ -358,7 +358,7 @@ def test_a_calendar_queue_gives_what_a_sorted_list_gives(seed: int) -> None:
 
 
 def test_feedback_raises_the_output_that_does_badly() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for graph in (LOOSE, TIGHT):
         sketch.output(sketch.box(sketch.stream(), cost_ns=10.0), QoS(latency=graph))
     state = follow(sketch.network(), "qos_feedback")
@@ -369,7 +369,7 @@ def test_feedback_raises_the_output_that_does_badly() -> None:
 
 
 def deadlines(*deadlines_ns: int) -> Network:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for ns in deadlines_ns:
         sketch.output(sketch.box(sketch.stream(), cost_ns=1_000.0), QoS(deadline_ns=ns))
     return sketch.network()
@@ -403,7 +403,7 @@ def test_s_of_q() -> None:
 
 
 def test_bts1_drops_the_oldest_that_cannot_make_it() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     first = sketch.box(sketch.stream(), cost_ns=100.0, selectivity=0.5)
     sketch.output(sketch.box(first, cost_ns=200.0), QoS(deadline_ns=3_000))
     state = follow(sketch.network(), "bts1", SchedulerSettings(batch=BatchRule(basic_ns=1_000, step_ns=100)))
@@ -461,7 +461,7 @@ def test_random_is_even_and_repeats_itself() -> None:
 
 
 def test_priorities_follow_the_statistics() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for _ in range(2):
         sketch.output(sketch.box(sketch.stream(), cost_ns=100.0))
     network = sketch.network()
@@ -473,7 +473,7 @@ def test_priorities_follow_the_statistics() -> None:
     fill(state, 1, 1)
     assert choose(state, "hr", 5) == 0
     statistics.cost_per_tuple_ns[0] = 200.0
-    state.apply(Measured())
+    state.apply(StatisticsMoved())
     assert choose(state, "hr", 5) == 1
 
 
@@ -485,7 +485,7 @@ def test_every_policy_says_when_to_use_it() -> None:
 
 def test_what_a_network_lacks_is_said_and_the_nearest_offered() -> None:
     plain, timed = deadlines(), deadlines(1_000)
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream()))
     plain = sketch.network()
     assert "deadline" in requirements("ats", plain)[0] and nearest("ats", plain) == "fcfs"

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from engine.cli import make_app
-from engine.simulate.sketch import Sketch
-from scheduler.events import Claimed, Clock, Dispatched, Enqueued, Finished, Measured, OutputBlocked, OutputFreed
+from engine.simulate.sketch import NetworkSketch
+from scheduler.events import Claimed, Clock, Dispatched, Enqueued, Finished, OutputBlocked, OutputFreed, StatisticsMoved
 from scheduler.plan import Plan
 from scheduler.policies import make_index, policies, policy_infos
 from scheduler.state import SchedulerSettings, SchedulerState
@@ -21,7 +21,7 @@ UNITS = ("superbox", "box", "tuple")
 
 
 def network() -> Network:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for i in range(3):
         graph = QoSGraph(((0.0, 1.0), (1e6 * (i + 1), 1.0), (1e9, 0.0)))
         sketch.output(sketch.chain(sketch.stream(), 2, 1e3 * (i + 1)), QoS(graph, deadline_ns=10**6 * (i + 1)))
@@ -96,7 +96,7 @@ def test_punctuations_alone_make_a_plan_that_takes_them(name: str) -> None:
     assert plan is not None and plan.boxes[0] == 0 and not plan.expired
     state.apply(Dispatched(plan))
     state.apply(Claimed(0, 0, 1))
-    state.apply(Measured())
+    state.apply(StatisticsMoved())
     state.apply(Finished(plan))
     assert decide(state, name, 10**18 + 1) is None
 

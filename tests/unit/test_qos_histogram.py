@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.qos import QoS, QoSGraph
-from qos_monitor.histogram import SLOT_NS, SLOTS, STANDARD_BOUNDS_NS, Cells, LatencyRecorder, merge_bounds, runs
+from qos_monitor.histogram import SLOT_NS, SLOTS, STANDARD_BOUNDS_NS, BucketGrid, LatencyRecorder, merge_bounds, runs
 from storage.train import constant_ns
 
 GRAPH = QoSGraph(((0.0, 1.0), (7_654_321.0, 0.9), (1e8, 0.5), (1e9, 0.0)))
@@ -150,7 +150,7 @@ def test_bounds_hold_the_breakpoints_and_never_share_a_cell(breakpoints: list[in
         assert any(abs(b - x) <= max(0.04 * x, 1_024) for b in bounds)
     if all(b > 1.07 * a + 1_024 for a, b in pairwise(xs)):
         assert set(xs) <= set(bounds)
-    Cells(bounds)  # asserts one bound a cell
+    BucketGrid(bounds)  # asserts one bound a cell
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))

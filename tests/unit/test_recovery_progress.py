@@ -1,4 +1,4 @@
-"""A recovery as whoever waits for it sees it: how much is done, and how long is left."""
+"""The progress of a recovery that an operator sees: how much is done, and how long is left."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from engine.durable.progress import ProgressBar, describe
-from engine.durable.recovery import Progress
+from engine.daemon.durable.progress import ProgressBar, describe
+from engine.daemon.durable.recovery import Progress
 
 
 class Terminal(io.StringIO):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from engine.durable.regenerated import Regenerated
+from engine.daemon.durable.regenerated import Regenerated
 from storage.train import Train
 
 SCHEMA = Schema.of(a="int", s="string?", v="double")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from catalog.loss import ValueCells
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
-from catalog.shed import NOTHING_SHED, Values
 from catalog.stats import Statistics
-from engine.simulate.costs import set_selectivity
-from engine.simulate.sketch import Sketch
-from load_shedder.graphs import FLAT, Piece, cells, concave_hull, pieces
-from load_shedder.places import find_places
-from load_shedder.road_map import RoadMap, draw_map
-from load_shedder.segments import Costs
+from engine.run.declared_costs import set_selectivity
+from engine.simulate.sketch import NetworkSketch
+from load_shedder.decide.graphs import FLAT, GraphPiece, cells, concave_hull, pieces
+from load_shedder.decide.places import find_places
+from load_shedder.decide.road_map import RoadMap, draw_map
+from load_shedder.decide.segments import ModelCosts
+from load_shedder.shed_plan import NOTHING_SHED
 from tests.property.shed_networks import shedding
 
 LINEAR = QoSGraph(((0.0, 0.0), (1.0, 1.0)))
@@ -27,7 +28,7 @@ def map_of(network: Network, read: list[bool] | None = None) -> RoadMap:
     statistics.rate_per_s[:] = RATE
     for node in network.boxes:
         set_selectivity(statistics, node.number, float(node.selectivity or 1.0))
-    return draw_map(network, find_places(network), Costs.of(statistics), read=read)
+    return draw_map(network, find_places(network), ModelCosts.of(statistics), read=read)
 
 
 def shares(network: Network, road_map: RoadMap, saving_ns: float) -> dict[str, float]:
@@ -36,7 +37,7 @@ def shares(network: Network, road_map: RoadMap, saving_ns: float) -> dict[str, f
 
 
 def two_outputs(first: QoSGraph, second: QoSGraph, first_ns: float = 1_000.0, second_ns: float = 1_000.0) -> Network:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     stream = sketch.stream()
     sketch.output(sketch.box(stream, cost_ns=first_ns, name="a"), QoS(loss=first))
     sketch.output(sketch.box(stream, cost_ns=second_ns, name="b"), QoS(loss=second))
@@ -81,7 +82,7 @@ def test_what_nobody_reads_is_worth_nothing() -> None:
 
 def test_before_a_split_is_better_when_the_shared_box_is_dear() -> None:
     """A shared box of 10,000 ns and two of 100: dropping behind it would save next to nothing."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     shared = sketch.box(sketch.stream(), cost_ns=10_000.0, name="shared")
     for name in ("a", "b"):
         sketch.output(sketch.box(shared, cost_ns=100.0, name=name), QoS(loss=LINEAR))
@@ -91,7 +92,7 @@ def test_before_a_split_is_better_when_the_shared_box_is_dear() -> None:
 
 def test_a_place_that_is_narrower_already_loses_nothing_when_the_one_before_it_narrows() -> None:
     """Half of one output is free: first it alone, then all before the split, and its own drop gives way."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     shared = sketch.box(sketch.stream(), cost_ns=1_000.0, name="shared")
     sketch.output(sketch.box(shared, cost_ns=1_000.0, name="a"), QoS(loss=HALF_FREE))
     sketch.output(sketch.box(shared, cost_ns=1_000.0, name="b"), QoS(loss=LINEAR))
@@ -104,7 +105,7 @@ def test_a_place_that_is_narrower_already_loses_nothing_when_the_one_before_it_n
 
 
 def test_the_least_worth_goes_first_and_costs_less() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     value = QoS(value=QoSGraph(((0.0, 0.0), (1.0, 1.0))), value_field="value")
     sketch.output(sketch.box(sketch.stream(), cost_ns=1_000.0, name="a"), value)
     network = shedding(sketch.network())
@@ -113,14 +114,14 @@ def test_the_least_worth_goes_first_and_costs_less() -> None:
     statistics = Statistics(network)
     statistics.cost_per_call_ns[:] = 0.0
     statistics.rate_per_s[:] = RATE
-    worth = {place.arc: Values((0.5, 0.5), (0.1, 0.9))}
-    road_map = draw_map(network, places, Costs.of(statistics), values=worth)
+    worth = {place.arc: ValueCells((0.5, 0.5), (0.1, 0.9))}
+    road_map = draw_map(network, places, ModelCosts.of(statistics), values=worth)
     assert road_map.plan(500 * RATE).loss == pytest.approx(0.1)  # half of the tuples, a tenth of the worth
     assert road_map.plan(1_000 * RATE).loss == pytest.approx(1.0)
 
 
 def test_values_in_cells() -> None:
-    assert [tuple(round(v, 9) for v in c) for c in cells(Values((0.5, 0.5), (0.1, 0.9)))] == [
+    assert [tuple(round(v, 9) for v in c) for c in cells(ValueCells((0.5, 0.5), (0.1, 0.9)))] == [
         (0.5, 0.2, 0.8),
         (0.0, 1.8, 0.0),
     ]
@@ -129,5 +130,5 @@ def test_values_in_cells() -> None:
 def test_hull_and_pieces() -> None:
     assert concave_hull([(0, 0), (0.5, 0.1), (1, 1)]) == [(0, 0), (1, 1)]
     assert concave_hull([(0, 0), (0.5, 0.8), (0.75, 0.81), (1, 1)]) == [(0, 0), (0.5, 0.8), (1, 1)]
-    assert pieces(HALF_FREE) == (Piece(0.5, 0.0), Piece(0.0, 2.0))
+    assert pieces(HALF_FREE) == (GraphPiece(0.5, 0.0), GraphPiece(0.0, 2.0))
     assert pieces(None) == FLAT

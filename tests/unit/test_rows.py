@@ -1,4 +1,4 @@
-"""A few tuples as rows: whoever looks gets the columns, and whoever does not comes to the same results and counts."""
+"""Short trains as rows: columns on demand, and the same results and counts with and without them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from engine.core import Engine
-from engine.load import load_network
+from engine.run.core import Engine
+from engine.run.network_file import read_network
+from router.boundary import SOCKET
 from router.codecs.base import Intake
 from router.codecs.ndjson import NdjsonDecoder, NdjsonEncoder
-from storage.manager import StorageManager
 from storage.rows import RowTrain
 from storage.train import NO_WATERMARK, Train
+from tests.unit.storage_harness import make_storage
 
 NETWORK = """
 streams: {rows: {schema: {n: bigint, k: int, x: double, s: string, b: boolean}}}
@@ -26,7 +27,7 @@ boxes:
   three: {filter: two, where: "not k = 7"}
 outputs: {out: {from: three}}
 """
-SCHEMA = load_network(NETWORK, {}).stream("rows").schema
+SCHEMA = read_network(NETWORK, {}).stream("rows").schema
 
 some_rows = st.lists(
     st.fixed_dictionaries(
@@ -52,10 +53,10 @@ def read(rows: list[dict[str, Any]], schema: Schema = SCHEMA) -> Train:
 def passed(train: Train) -> tuple[list[tuple[Any, ...]], list[tuple[int, ...]], bytes]:
     """What comes out of the chain, what its boxes counted, and the text that a reader gets."""
     got: list[Train] = []
-    network = load_network(NETWORK, {})
+    network = read_network(NETWORK, {})
     engine = Engine(network, [got.append], workers=1, now_ns=lambda: 0)
-    engine.admit_here(0, train)
-    counts = [(b.calls, b.tuples_in, b.tuples_out, b.filtered) for b in engine.box_readings()]
+    engine.ingress.admit(0, train, SOCKET)
+    counts = [(b.calls, b.tuples_in, b.tuples_out, b.filtered) for b in engine.readings.boxes()]
     text = b"".join([NdjsonEncoder(SCHEMA).encode(t) for t in got])
     return [row for t in got for row in t.to_rows()], counts, text
 
@@ -103,7 +104,7 @@ def test_times_are_written_as_asked() -> None:
 
 def test_what_waits_on_a_queue_has_columns_alone() -> None:
     train = read([{"n": 1, "k": 0, "x": 0.5, "s": "a", "b": True}]).with_watermark(9)
-    storage = StorageManager(1, 10**6)
+    storage = make_storage(1, 10**6)
     storage.enqueue((0,), train)
     [waiting], _, _ = storage.take(0, 10, 1)
     assert type(waiting) is Train and waiting.to_rows() == train.to_rows() and waiting.watermark_ns == 9

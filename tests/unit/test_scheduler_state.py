@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from catalog.network import Network
-from engine.simulate.sketch import SCHEMA, Sketch
+from engine.simulate.sketch import SCHEMA, NetworkSketch
+from scheduler.claims import QueuedPlan
 from scheduler.events import Claimed, Dispatched, Enqueued, Finished, MemoryShort, OutputBlocked, OutputFreed
-from scheduler.loop import SchedulerLoop, Work
+from scheduler.loop import SchedulerLoop
 from scheduler.plan import Plan, Step
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
@@ -19,10 +20,11 @@ from scheduler.trains import TrainRule
 from storage.manager import StorageManager
 from storage.queue import ALL
 from storage.train import Train, constant_ns
+from tests.unit.storage_harness import make_storage
 
 
 def chain_of(length: int) -> Network:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.chain(sketch.stream(), length))
     return sketch.network()
 
@@ -40,7 +42,7 @@ def train(count: int, arrival_ns: int = 0) -> Train:
 
 
 def test_a_tree_is_one_superbox_in_post_order() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     leaf, other = sketch.box(sketch.stream(), name="leaf"), sketch.box(sketch.stream(), name="other")
     sketch.output(sketch.box(sketch.box(leaf, name="inner"), other, name="root"))
     network = sketch.network()
@@ -49,7 +51,7 @@ def test_a_tree_is_one_superbox_in_post_order() -> None:
 
 
 def test_a_shared_box_is_the_root_of_its_own_superbox() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     shared = sketch.box(sketch.box(sketch.stream(), name="above"), name="shared")
     for name in ("left", "right"):
         sketch.output(sketch.box(shared, name=name))
@@ -62,7 +64,7 @@ def test_a_shared_box_is_the_root_of_its_own_superbox() -> None:
 
 
 def test_a_box_that_delivers_and_feeds_is_a_root() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     first = sketch.box(sketch.stream())
     sketch.output(first)
     sketch.output(sketch.box(first))
@@ -70,7 +72,7 @@ def test_a_box_that_delivers_and_feeds_is_a_root() -> None:
 
 
 def test_a_diamond_stays_whole() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     top = sketch.box(sketch.stream())
     sketch.output(sketch.box(sketch.box(top), sketch.box(top)))
     assert [s.boxes for s in static_superboxes(sketch.network())] == [(0, 1, 2, 3)]
@@ -113,7 +115,7 @@ def test_a_punctuation_makes_ready_without_tuples() -> None:
 
 
 def test_a_dispatched_unit_is_not_ready_until_finished_and_then_goes_last() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for _ in range(2):
         sketch.output(sketch.box(sketch.stream()))
     state = SchedulerState(sketch.network())
@@ -154,8 +156,8 @@ def test_memory_short_is_remembered() -> None:
 
 
 def loop_over(network: Network, settings: SchedulerSettings) -> tuple[SchedulerLoop, StorageManager]:
-    storage = StorageManager(len(network.arcs), 2**30)
-    queue: SimpleQueue[Work] = SimpleQueue()
+    storage = make_storage(len(network.arcs), 2**30)
+    queue: SimpleQueue[QueuedPlan] = SimpleQueue()
     state = SchedulerState(network, settings)
     return SchedulerLoop(state, policies()["round_robin"], storage, queue, 1, lambda: 0, lambda: 0), storage
 
@@ -191,7 +193,7 @@ def test_dispatch_never_takes_a_train_that_the_state_has_not_heard_of() -> None:
 
 
 def test_an_arc_that_is_not_in_takes_is_left_and_marked_as_cut() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), sketch.stream()))
     loop, storage = loop_over(sketch.network(), SchedulerSettings())
     put(loop, storage, 0, 4)

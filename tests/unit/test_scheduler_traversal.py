@@ -9,9 +9,9 @@ import pytest
 from catalog.network import Network
 from catalog.qos import QoS
 from catalog.stats import Statistics
-from engine.simulate.sketch import Sketch
+from engine.simulate.sketch import NetworkSketch
 from scheduler.costs import Prediction, predict
-from scheduler.events import Claimed, Enqueued, Measured, MemoryShort, Outcome
+from scheduler.events import Claimed, Enqueued, MemoryShort, MissedShares, StatisticsMoved
 from scheduler.plan import Plan
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
@@ -24,7 +24,7 @@ NAMES = ("b4", "b5", "b3", "b2", "b6", "b1")  # in the order of their numbers
 
 def figure_4(costs: dict[str, float] | None = None, selectivities: dict[str, float] | None = None) -> Network:
     """b1 root; b2, b6 feed b1; b4, b3 feed b2; b5 feeds b3; each has a queue of its own from a stream."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
 
     def box(name: str, *inputs: object) -> object:
         cost, selectivity = (costs or {}).get(name, 1.0), (selectivities or {}).get(name, 1.0)
@@ -91,7 +91,7 @@ def test_auto_crosses_over_at_p_over_o_of_022(ratio: float, best: str) -> None:
 
 
 def test_auto_counts_what_its_extra_calls_cost_others() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     tree = sketch.box(sketch.box(sketch.stream()), sketch.stream())
     sketch.output(tree)
     sketch.output(sketch.box(sketch.stream()))
@@ -127,7 +127,7 @@ def test_min_memory_rates_and_order() -> None:
 
 def test_output_cost_of_a_path_with_selectivities() -> None:
     """output_cost(b) = sum of cost(k)/o_sel(k) over D(b), by hand: 4/(.5*.25) + 2/.25."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     upper = sketch.box(sketch.stream(), cost_ns=4.0, selectivity=0.5)
     sketch.output(sketch.box(upper, cost_ns=2.0, selectivity=0.25))
     network = sketch.network()
@@ -158,7 +158,7 @@ def test_top_k_spans_the_most_urgent_boxes_and_their_way_to_the_root() -> None:
 
 
 def test_a_tuple_at_a_time_takes_the_oldest_of_several_inputs() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), sketch.stream()))
     state = SchedulerState(sketch.network(), SchedulerSettings(unit="tuple"))
     state.apply(Enqueued((0,), 3, 70, 70, 0))
@@ -171,7 +171,7 @@ def test_a_tuple_at_a_time_takes_the_oldest_of_several_inputs() -> None:
 
 def waiting_state(rule: TrainRule, *, qos: QoS | None = None) -> SchedulerState:
     """100 tuples wait in two trains: 60 that came between 0 and 590, 40 between 1,000 and 1,390."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=10.0), qos)
     network = sketch.network()
     statistics = Statistics(network)
@@ -217,10 +217,10 @@ def test_a_train_by_spread_goes_on_where_the_last_one_ended() -> None:
 def test_auto_takes_a_quarter_of_the_tightest_deadline_and_learns() -> None:
     state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=40_000))
     assert state.auto_tuples == [1_000]  # 10,000 ns at 10 ns a tuple
-    state.apply(Outcome((0.5,)))
+    state.apply(MissedShares((0.5,)))
     assert state.auto_tuples == [500]
     for _ in range(HOLD_TICKS):
-        state.apply(Outcome((0.0,)))
+        state.apply(MissedShares((0.0,)))
     assert state.auto_tuples == [1_000]
 
 
@@ -228,12 +228,12 @@ def test_auto_does_not_shorten_trains_while_there_is_a_backlog() -> None:
     """Short trains cost more a tuple: with more waiting than can be taken, they would make it worse."""
     state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=40_000))
     state.apply(Enqueued((0,), 10_000, 2_000, 2_000, 0))
-    state.apply(Outcome((0.9,)))
+    state.apply(MissedShares((0.9,)))
     assert state.auto_tuples == [1_000]
 
 
 def test_auto_does_not_shorten_trains_below_what_calls_cost() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.chain(sketch.stream(), 2, cost_ns=10.0), QoS(deadline_ns=50_000))
     network = sketch.network()
     statistics = Statistics(network)
@@ -241,18 +241,18 @@ def test_auto_does_not_shorten_trains_below_what_calls_cost() -> None:
     state = SchedulerState(network, None, statistics)
     assert state.auto_tuples == [500, 750]  # two calls of 5,000 ns for 20 ns a tuple; a quarter less one call for 10
     for _ in range(10):
-        state.apply(Outcome((1.0,)))
+        state.apply(MissedShares((1.0,)))
     assert state.auto_tuples == [500, 500]
 
 
 def test_auto_does_not_shorten_trains_for_a_deadline_that_cannot_be_held() -> None:
     state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=5))
-    state.apply(Outcome((1.0,)))
+    state.apply(MissedShares((1.0,)))
     assert state.auto_tuples == [AUTO_TUPLES]
 
 
 def test_auto_makes_no_plan_of_seconds_of_a_backlog_that_no_deadline_bounds() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=200_000.0))
     network = sketch.network()
     statistics = Statistics(network)
@@ -261,7 +261,7 @@ def test_auto_makes_no_plan_of_seconds_of_a_backlog_that_no_deadline_bounds() ->
 
 
 def test_measured_draws_costs_anew() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=10.0))
     network = sketch.network()
     statistics = Statistics(network)
@@ -269,5 +269,5 @@ def test_measured_draws_costs_anew() -> None:
     state = SchedulerState(network, None, statistics)
     statistics.cost_per_tuple_ns[0] = 20.0
     assert state.facts.downstream_ns == [10.0]
-    state.apply(Measured())
+    state.apply(StatisticsMoved())
     assert state.facts.downstream_ns == [20.0]

@@ -6,8 +6,8 @@ import pytest
 
 from catalog.config.models import SchedulerSection
 from catalog.errors import NetworkError
-from engine.load import load_network
-from engine.settings import scheduler_settings
+from engine.run.network_file import read_network
+from engine.run.settings import scheduler_settings
 from scheduler.state import BatchRule, SchedulerSettings
 
 REST = """
@@ -26,7 +26,7 @@ def test_every_key_is_handed_on() -> None:
         "scheduler: {policy: ats, unit: superbox, spanner: 3, grid: 7, batch: {basic: 40ms, k: 5, proportional: 2,"
         " integral: 3, interval: 1s, step: 1ms}}"
     )
-    settings = scheduler_settings(load_network(text + REST).config.scheduler, seed=4)
+    settings = scheduler_settings(read_network(text + REST).config.scheduler, seed=4)
     assert (settings.spanner, settings.grid, settings.seed) == (3, 7, 4)
     assert settings.batch == BatchRule(40_000_000, 5, 2.0, 3.0, 1_000_000_000, 1_000_000)
 
@@ -40,11 +40,11 @@ def test_an_empty_section_is_the_scheduler_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("section", "said", "hint"),
     [
-        ("{unit: box, spanner: 3}", "a spanner is a part of a superbox, and the unit is box", ""),
+        ("{unit: box, spanner: 3}", "a spanner is a part of a superbox, but the unit is box", ""),
         ("{spanner: -1}", "should be at least 0", ""),
         ("{grid: 0}", "should be at least 1", ""),
         ("{batch: {k: 0}}", "should be at least 1", ""),
-        ("{batch: {basic: 5}}", "a duration needs its unit", ""),
+        ("{batch: {basic: 5}}", "a duration needs a unit", ""),
         ("{batch: {bassic: 5ms}}", "unknown key 'bassic'", "basic"),
         ("{policy: qoss}", "unknown policy 'qoss'", "qos"),
         ("{unit: boxx}", "is not one of", "box"),
@@ -53,7 +53,7 @@ def test_an_empty_section_is_the_scheduler_as_it_is() -> None:
 )
 def test_refusals(section: str, said: str, hint: str) -> None:
     with pytest.raises(NetworkError) as error:
-        load_network(f"scheduler: {section}{REST}")
+        read_network(f"scheduler: {section}{REST}")
     [problem] = error.value.problems
     assert said in problem.message and hint in (problem.hint or "")
 
@@ -63,6 +63,6 @@ def test_refusals(section: str, said: str, hint: str) -> None:
 )
 def test_a_policy_that_needs_what_the_network_lacks(policy: str, lacks: str, nearest: str) -> None:
     with pytest.raises(NetworkError) as error:
-        load_network(f"scheduler: {{policy: {policy}}}" + REST.replace(", qos: {deadline: 200ms}", ""))
+        read_network(f"scheduler: {{policy: {policy}}}" + REST.replace(", qos: {deadline: 200ms}", ""))
     [problem] = error.value.problems
     assert lacks in problem.message and problem.hint == f"or use {nearest}"

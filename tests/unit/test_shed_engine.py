@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from catalog.describe import find_place
-from catalog.shed import NOTHING_SHED
-from engine.load import load_network
+from catalog.describe import find_tap_place
+from engine.run.network_file import read_network
+from load_shedder.shed_plan import NOTHING_SHED
 from scheduler.state import SchedulerSettings
 from storage.train import Train
 from tests.unit.shed_harness import Shedder, shedder
@@ -147,7 +147,7 @@ def test_who_watches_an_arc_sees_what_is_put_on_it() -> None:
             return count
 
         for name in seen:
-            place = find_place(s.network, name)
+            place = find_tap_place(s.network, name)
             assert place is not None
             s.engine.taps.register(place, watch(name))
         s.shed({"b->c": ("random", 0.5)})
@@ -209,7 +209,7 @@ def test_a_field_that_means_something_else_behind_the_box_is_not_judged_before_i
     s = semantic("prefer: 'v >= 3'", fields="select: {n: n, v: '10 - v'}", v=[float(i % 10) for i in range(COUNT)])
     assert s.dropped("s->m").keys() == {"shed"}
     arcs = {a.name: a.number for a in s.network.arcs}
-    assert s.engine.shedding.judges.semantic_arcs == {arcs["m->one"]}
+    assert s.engine.shedding.valuations.semantic_arcs == {arcs["m->one"]}
 
 
 # -- arcs into joins -------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_a_value_that_is_seen_only_after_the_last_box_is_a_warning_with_its_plac
     text += "outputs:\n  one: {{from: m, qos: {{lossy: 50%, prefer: 'v >= 3'}}}}\n"
 
     def warned(overload: str, fields: str) -> list[tuple[str, int]]:
-        network = load_network(text.format(overload=overload, map=fields), {})
+        network = read_network(text.format(overload=overload, map=fields), {})
         return [(w.place, w.line) for w in network.warnings if "at random" in w.message]
 
     assert warned("shed", "select: {v: '10 - v'}") == [("outputs.one.qos.prefer", 4)]

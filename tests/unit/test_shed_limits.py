@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.load import load_network
-from engine.shed.limits import dead_points, overflowing_streams
-from scheduler.deadlines import dead_at_head, give_up_ns
+from engine.run.network_file import read_network
+from load_shedder.apply.limits import dead_points, overflowing_streams
+from scheduler.deadlines import dead_at_head, hopeless_ages_ns
 from scheduler.events import Enqueued
 from storage.train import Train
 from tests.unit.shed_harness import Shedder, shedder
@@ -39,12 +39,12 @@ def feed(s: Shedder, stream: str, count: int, size: int = 100, first: int = 0) -
     known = s.network.stream(stream)
     for start in range(first, first + count, size):
         train = Train.from_pylists(known.schema, {"n": list(range(start, start + size))}, time_ns())
-        assert s.engine.feed(known.number, train, 20)
+        assert s.engine.ingress.admit(known.number, train, timeout_s=20)
 
 
 def test_a_stream_that_sheds_overflows_and_one_that_blocks_waits() -> None:
     with shedder(mixed(), workers=2, memory_bytes=20_000) as s:
-        assert s.engine.overflows == {0}
+        assert set(s.engine.ingress.overflowing) == {0}
         for first in range(0, 20_000, 1_000):
             feed(s, "s", 1_000, first=first)
             feed(s, "b", 200, first=first)
@@ -68,7 +68,7 @@ def test_a_stream_that_sheds_overflows_and_one_that_blocks_waits() -> None:
     ],
 )
 def test_which_streams_overflow(network: str, streams: set[int]) -> None:
-    assert overflowing_streams(load_network(network, {})) == streams
+    assert overflowing_streams(read_network(network, {})) == streams
 
 
 def test_a_stream_before_a_box_that_may_lose_nothing_waits() -> None:
@@ -77,7 +77,7 @@ def test_a_stream_before_a_box_that_may_lose_nothing_waits() -> None:
     boxes: {once: {dedup: s, by: [k], within: 1s}}
     outputs: {out: {from: once, qos: {lossy: 50%}}}
     """
-    assert overflowing_streams(load_network(text, {})) == set()
+    assert overflowing_streams(read_network(text, {})) == set()
 
 
 def test_windows_that_lost_tuples_to_overflow_do_not_come_out() -> None:
@@ -103,7 +103,7 @@ def test_windows_that_a_policy_takes_tuples_from_do_not_come_out() -> None:
     boxes: {agg: {aggregate: s, window: {tumbling: 100ms}, select: {n: "count(*)"}, bounds: [window_start]}}
     outputs: {out: {from: agg}}
     """
-    s = Shedder(load_network(text, {}), workers=1)
+    s = Shedder(read_network(text, {}), workers=1)
     s.feed("s", {"ts": [i * MS for i in range(1_000)], "v": [1] * 1_000}, 50, "ts")
     _, dropped, _ = s.engine.storage.expire(0, 120, 3)
     assert dropped == 120
@@ -125,7 +125,7 @@ def latencies(network: str, count: int, **options: Any) -> tuple[Shedder, list[f
         def deliver(train: Train) -> None:
             found.extend(((time_ns() - train.arrival_ns) / MS).tolist())
 
-        s.engine.routes._outlets[0] = deliver  # type: ignore[index]
+        s.engine.deliveries[0]._readers = deliver
         feed(s, "s", count, 20)
         s.close()
     return s, found
@@ -165,7 +165,7 @@ def test_no_tuple_expires_before_a_window_or_a_join() -> None:
       g: {filter: agg, where: "n > 1"}
     outputs: {out: {from: g, qos: {deadline: 1s}}, joined: {from: pairs, qos: {deadline: 1s}}}
     """
-    network = load_network(text, {})
+    network = read_network(text, {})
     assert {network.arcs[a].name for a in dead_points(network)} == {"agg->g"}
 
 
@@ -175,10 +175,10 @@ def test_the_latest_dead_point_less_the_way_there_counts() -> None:
     boxes: {f: {filter: s, where: "v > 0"}}
     outputs: {a: {from: f, qos: {deadline: 1s, dead: 3s}}, b: {from: f, qos: {latency: [[0s, 1], [2s, 0], [9s, 0]]}}}
     """
-    network = load_network(text, {})
+    network = read_network(text, {})
     points = dead_points(network)
     assert points == {0: ((0, 3_000 * MS), (1, 2_000 * MS))}
-    assert give_up_ns(points, [{0: 100.0 * MS, 1: 0.0}], network) == {0: 2_900 * MS}
+    assert hopeless_ages_ns(points, [{0: 100.0 * MS, 1: 0.0}], network) == {0: 2_900 * MS}
 
 
 def test_a_train_counts_by_its_youngest() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.durable.cut import restore_runtime, runtime_data
-from engine.load import load_network
-from storage.tree import dump, load
+from engine.daemon.durable.cut import restore_runtime, runtime_data
+from engine.run.network_file import read_network
+from storage.tree import decode_tree, encode_tree
 from tests.unit.shed_harness import Shedder
 
 MS = 10**6
@@ -22,18 +22,18 @@ outputs: {{out: {{from: agg}}}}
 
 def restarted(before: Shedder, text: str) -> Shedder:
     """Through the bytes of a checkpoint, into another engine."""
-    parts = [dump(runtime_data(runtime)) for runtime in before.engine.runtimes]
-    shed = dump(before.engine.shedding.snapshot())
-    after = Shedder(load_network(text, {}), workers=1)
-    after.engine.shedding.restore(load(b"".join(map(bytes, shed))))
+    parts = [encode_tree(runtime_data(runtime)) for runtime in before.engine.runtimes]
+    shed = encode_tree(before.engine.shedding.snapshot())
+    after = Shedder(read_network(text, {}), workers=1)
+    after.engine.shedding.restore(decode_tree(b"".join(map(bytes, shed))))
     for runtime, part in zip(after.engine.runtimes, parts, strict=True):
-        assert restore_runtime(runtime, load(b"".join(map(bytes, part))))
+        assert restore_runtime(runtime, decode_tree(b"".join(map(bytes, part))))
     return after
 
 
 def run(text: str, times: list[int], share: float, restart_at: int) -> tuple[dict[int, Any], dict[str, int]]:
     """Rows by window; tuples are dropped only in the first life."""
-    first = Shedder(load_network(text, {}), workers=1)
+    first = Shedder(read_network(text, {}), workers=1)
     first.engine.start()
     first.shed({"s->agg": ("random", share)})
     columns = {"ts": times, "v": [1] * len(times)}

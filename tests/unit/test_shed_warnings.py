@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from engine.load import load_network
+from engine.run.network_file import read_network
 
 HEAD = 'http: {listen: "off"}\nstreams:\n  s: {schema: {ts: timestamp, x: double}, time: ts, overload: shed}\n'
 
 
 def warnings(text: str) -> list[tuple[str, str, str]]:
-    return [(p.place, p.message, p.hint) for p in load_network(HEAD + text).warnings]
+    return [(p.place, p.message, p.hint) for p in read_network(HEAD + text).warnings]
 
 
 def test_a_load_that_no_legal_shedding_can_cure() -> None:
@@ -17,15 +17,15 @@ def test_a_load_that_no_legal_shedding_can_cure() -> None:
     [(place, message, hint)] = warnings(f"{boxes}{free}}}}}\n")
     assert place == "streams.s.overload"
     assert message == "overload: shed, but at most 10% of its work can be shed"
-    assert hint == "give 'dear' a loss graph or lossy: without one an output loses nothing"
+    assert hint == "give 'dear' a loss graph or lossy: an output without one may lose nothing"
     assert warnings(f"{boxes}{free}, lossy: 10%}}}}\n") == []
 
 
 def test_a_box_that_may_lose_nothing_is_named() -> None:
     boxes = 'boxes:\n  last: {aggregate: s, window: {count: 10}, select: {n: "count(*)"}}\n'
     [(_, message, hint)] = warnings(f"{boxes}outputs:\n  o: {{from: last, qos: {{lossy: 50%}}}}\n")
-    assert "nothing of it" in message or "at most" in message
-    assert hint == "'last' would give a wrong answer for a part of the input"
+    assert "none of its tuples" in message or "at most" in message
+    assert hint == "'last' would answer wrongly if tuples were missing"
 
 
 def test_a_loss_graph_that_is_not_concave() -> None:
@@ -36,5 +36,5 @@ def test_a_loss_graph_that_is_not_concave() -> None:
 
 
 def test_streams_that_wait_are_not_spoken_of() -> None:
-    network = load_network(HEAD.replace("shed", "block") + "boxes: {}\noutputs: {o: {from: s}}\n")
+    network = read_network(HEAD.replace("shed", "block") + "boxes: {}\noutputs: {o: {from: s}}\n")
     assert not network.warnings

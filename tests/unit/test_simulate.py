@@ -13,15 +13,16 @@ from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
 from engine.cli import make_app
-from engine.load import load_network
+from engine.run.declared_costs import declared_costs, unknown_selectivities
+from engine.run.network_file import read_network
 from engine.simulate.arrivals import PROCESSES, READS_PER_S, TraceError, arrivals, read_trace
 from engine.simulate.core import Simulation
-from engine.simulate.costs import CostsError, declared, from_stats, unknown_selectivities
 from engine.simulate.experiment import Experiment, capacity_rates, knee, run_experiment
-from engine.simulate.measure import Recorder
+from engine.simulate.learned_costs import CostsError, learned_costs
 from engine.simulate.overheads import Overheads
+from engine.simulate.quality import DeliveryRecorder
 from engine.simulate.report import as_json, parse_loads, text
-from engine.simulate.sketch import Sketch
+from engine.simulate.sketch import NetworkSketch
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain, join
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings
@@ -32,7 +33,7 @@ SECOND = 1_000_000_000
 
 
 def chains(count: int, length: int, cost_ns: float, qos: QoS | None = None) -> tuple[Network, Statistics]:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for _ in range(count):
         sketch.output(sketch.chain(sketch.stream(), length, cost_ns), qos)
     network = sketch.network()
@@ -78,8 +79,8 @@ def test_a_trace_is_read_and_its_bad_rows_are_named(tmp_path: Path) -> None:
     assert trace[0][0].tolist() == [250_000_000] and trace[1][1].tolist() == [3, 1]
     for bad, found in (
         ("0.5,c,1", "no stream is called 'c'"),
-        ("x,a,1", "seconds must be a number, and 'x' is none"),
-        ("1,a,2.5", "tuples must be a whole number, and '2.5' is none"),
+        ("x,a,1", "seconds must be a number, and 'x' is not"),
+        ("1,a,2.5", "tuples must be a whole number, and '2.5' is not"),
         ("1,a,0", "tuples 1 to"),
         ("1,a,99999999999999999999", "tuples 1 to"),
         ("-1,a,1", "seconds must be 0 or more"),
@@ -88,7 +89,7 @@ def test_a_trace_is_read_and_its_bad_rows_are_named(tmp_path: Path) -> None:
         with pytest.raises(TraceError, match=found) as error:
             read_trace(path, {"a": 0, "b": 1})
         assert ":3:" in str(error.value)
-    for written, found in (("time,stream\n", "seconds and stream"), ("seconds,stream\n", "it has no row")):
+    for written, found in (("time,stream\n", "seconds and stream"), ("seconds,stream\n", "has no rows")):
         path.write_text(written)
         with pytest.raises(TraceError, match=found):
             read_trace(path, {"a": 0})
@@ -129,7 +130,9 @@ def test_storage_takes_as_the_engine_does() -> None:
 
 
 def test_quality_by_hand() -> None:
-    recorder = Recorder(QoS(QoSGraph(((0.0, 1.0), (10.0, 1.0), (30.0, 0.0))), deadline_ns=10), ideal_ns=5.0, from_ns=0)
+    recorder = DeliveryRecorder(
+        QoS(QoSGraph(((0.0, 1.0), (10.0, 1.0), (30.0, 0.0))), deadline_ns=10), ideal_ns=5.0, from_ns=0
+    )
     for latency_ns in (5, 10, 20, 40):
         recorder.deliver(SimulatedTrain(1, 100, 100, 100), 100 + latency_ns)
     recorder.expired = 1
@@ -197,14 +200,14 @@ def test_workers_share_the_work() -> None:
 
 def test_qos_beats_round_robin_where_graphs_differ() -> None:
     """P0 figure 11 in small: tight and loose graphs at high load."""
-    sketch = Sketch()
+    sketch = NetworkSketch()
     for i in range(10):
         graph = ((0.0, 1.0), (1e6, 1.0), (1e9, 0.0)) if i % 2 else ((0.0, 1.0), (4e9, 1.0), (5e9, 0.0))
         sketch.output(sketch.chain(sketch.stream(), 3, 1e6), QoS(QoSGraph(graph)))
     network = sketch.network()
     settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 1))
     experiment = Experiment(
-        network, declared(network), ("qos", "round_robin"), (0.93,), duration_ns=10 * SECOND, settings=settings
+        network, declared_costs(network), ("qos", "round_robin"), (0.93,), duration_ns=10 * SECOND, settings=settings
     )
     qos, round_robin = run_experiment(experiment)
     assert 1 - qos.overall.utility < 0.5 * (1 - round_robin.overall.utility), "less than half is lost"
@@ -286,7 +289,7 @@ def test_a_range_that_goes_down_is_turned_round() -> None:
 
 
 def test_boxes_of_which_nothing_is_known_are_told() -> None:
-    network = load_network(
+    network = read_network(
         """
 http: {listen: "off"}
 streams: {s: {schema: {x: double}}}
@@ -311,11 +314,11 @@ def test_costs_from_a_running_daemon() -> None:
         "tuples_out_by_port": [3],
     }
     boxes = [{**learned, "name": b.name} for b in network.boxes]
-    statistics = from_stats(network, {"boxes": boxes, "streams": [{"name": "s0", "rate_per_s": 9.0}]}, "here")
+    statistics = learned_costs(network, {"boxes": boxes, "streams": [{"name": "s0", "rate_per_s": 9.0}]}, "here")
     assert statistics.cost_per_tuple_ns.tolist() == [2.0, 2.0] and statistics.port_selectivity.tolist() == [0.5, 0.5]
     assert statistics.rate_per_s.tolist() == [9.0]
     with pytest.raises(CostsError, match="b1"):
-        from_stats(network, {"boxes": boxes[:1]}, "here")
+        learned_costs(network, {"boxes": boxes[:1]}, "here")
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -353,7 +356,7 @@ def test_the_command_twice(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--policy", "qsd"), "unknown policy 'qsd'; did you mean 'qos'"),
-        (("--load", "3..1"), "is no load"),
+        (("--load", "3..1"), "is not a load"),
         (("--load", "1e9"), "at most 1000"),
         (("--seed", "-1"), "greater than or equal to 0"),
         (("--contract", "--check"), "not both"),

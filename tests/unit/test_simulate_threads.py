@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from catalog.stats import Statistics
-from engine.load import load_network
+from engine.run.network_file import read_network
 from engine.simulate.core import Simulation
 from engine.simulate.experiment import Experiment, knee_rates
 from engine.simulate.overheads import Overheads
-from engine.simulate.sketch import Sketch
+from engine.simulate.sketch import NetworkSketch
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
@@ -29,12 +29,12 @@ outputs:
 """
 THREADS = Overheads(
     step_ns=100.0, claim_ns=10.0, plan_ns=20.0, call_ns=5.0, wake_ns=7.0, woken_ns=(1_000.0,), admit_ns=50.0,
-    short_ns=30.0,
+    idle_path_ns=30.0,
 )  # fmt: skip
 
 
 def lone_tuple(text: str, overheads: Overheads, settings: SchedulerSettings | None = None) -> Simulation:
-    network = load_network(text)
+    network = read_network(text)
     statistics = Statistics(network)
     statistics.cost_per_call_ns[:] = 1_000.0
     statistics.cost_per_tuple_ns[:] = 0.0
@@ -46,28 +46,28 @@ def lone_tuple(text: str, overheads: Overheads, settings: SchedulerSettings | No
     return run
 
 
-def test_a_lone_tuple_goes_the_short_way_and_wakes_nobody() -> None:
+def test_a_lone_tuple_takes_the_idle_fast_path_and_wakes_no_worker() -> None:
     run = lone_tuple(PROMPT, THREADS)
     assert run.recorders[0].quality().max_ns == 30 + 1_000 + 5
-    assert run.busy_ns == 0 and run.lent_ns == 1_035 and run.storage.taken[0] == 1
+    assert run.busy_ns == 0 and run.caller_ns == 1_035 and run.storage.taken[0] == 1
 
 
 def test_the_io_thread_runs_a_short_plan_of_prompt_boxes_itself() -> None:
     run = lone_tuple(PROMPT, THREADS, SchedulerSettings(unit="box"))
     assert run.recorders[0].quality().max_ns == 50 + 100 + 10 + 20 + 1_000 + 5
-    assert run.busy_ns == 0 and run.lent_ns > 0
+    assert run.busy_ns == 0 and run.caller_ns > 0
 
 
 def test_a_worker_that_sleeps_is_woken_for_any_other_plan() -> None:
     slow = PROMPT.replace('{filter: s, where: "x > 0", selectivity: 1.0}', "{universal: s}")
     run = lone_tuple(slow, THREADS)
     assert run.recorders[0].quality().max_ns == 50 + 7 + 1_000 + 100 + 10 + 20 + 1_000 + 5
-    assert run.busy_ns > 0 and run.lent_ns == 0
+    assert run.busy_ns > 0 and run.caller_ns == 0
 
 
 def test_waking_takes_what_was_measured_as_often_as_it_was_seen() -> None:
     """Reads wake a worker each, long after another: a quarter of them waits four times as long."""
-    network = load_network(PROMPT.replace('{filter: s, where: "x > 0", selectivity: 1.0}', "{universal: s}"))
+    network = read_network(PROMPT.replace('{filter: s, where: "x > 0", selectivity: 1.0}', "{universal: s}"))
     statistics = Statistics(network)
     statistics.cost_per_call_ns[:], statistics.cost_per_tuple_ns[:] = 1_000.0, 0.0
     trains = {0: (np.arange(400) * 100_000, np.ones(400, np.int64))}
@@ -91,7 +91,7 @@ def test_a_worker_that_finds_the_lock_taken_sleeps_once_more() -> None:
 
 
 def test_a_read_behind_another_is_not_cold() -> None:
-    network = load_network(PROMPT)
+    network = read_network(PROMPT)
     statistics = Statistics(network)
     statistics.cost_per_call_ns[:], statistics.cost_per_tuple_ns[:] = 1_000.0, 0.0
     run = Simulation(
@@ -127,7 +127,7 @@ def test_python_s_lock_is_held_by_one_at_a_time_and_work_on_tuples_by_all() -> N
 
 
 def test_what_expired_counts_by_what_would_have_come_out() -> None:
-    sketch = Sketch()
+    sketch = NetworkSketch()
     cut = sketch.box(sketch.stream(), selectivity=0.25)
     sketch.output(sketch.box(cut, selectivity=0.5))
     sketch.output(cut)

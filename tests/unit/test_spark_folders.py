@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from router.spark.commits import Store, manifest_of, staging_of
-from router.spark.folders import Found, LocalFolder
+from router.spark.driver.commits import SinkStore, manifest_of, staging_of
+from router.spark.driver.folders import FoundFile, LocalFolder
 
 
 def put(root: Path, *names: str) -> None:
@@ -31,7 +31,7 @@ def test_a_walk_finds_what_readers_look_at(tmp_path: Path) -> None:
     )
     found = LocalFolder(tmp_path).walk("s")
     assert [f.name for f in found] == [".h=2/p", "_h=1/k=a b/p", "part-0.parquet"]
-    assert Found("part-0.parquet", len("s/part-0.parquet")) in found
+    assert FoundFile("part-0.parquet", len("s/part-0.parquet")) in found
     with pytest.raises(FileNotFoundError):
         LocalFolder(tmp_path).walk("nowhere")
 
@@ -66,7 +66,7 @@ def test_what_is_written_is_there_whole_and_what_is_deleted_may_be_missing(tmp_p
 
 
 def test_a_commit_is_lost_when_all_its_files_are_and_no_compaction_has_joined_them(tmp_path: Path) -> None:
-    store = Store.__new__(Store)
+    store = SinkStore.__new__(SinkStore)
     store.folder = LocalFolder(tmp_path)
     entry = {"commit": "c-1", "rows": 5, "files": [{"from": "part-0", "to": "c-1-0000.parquet", "bytes": 5}]}
     store.record(entry)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from catalog.config.models import SparkSink
-from engine.load import load_network
-from router.spark.committer import Committer
-from router.spark.host import SparkHost
-from router.spark.outlets import BATCH_ROWS, SinkOutlet
+from engine.run.network_file import read_network
+from router.spark.daemon.committer import SinkCommitter
+from router.spark.daemon.host import SparkHost
+from router.spark.daemon.outlets import BATCH_ROWS, SinkOutlet
 from storage.train import Train, constant_ns
 from tests.e2e.daemon import wait_for
 
@@ -25,8 +25,8 @@ outputs: {o: {from: s, sink: {spark: parquet, path: out, every: 1h}}}
 
 def test_a_flush_makes_one_commit_of_all_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two would be two jobs for Spark, one after the other, and twice as many files."""
-    monkeypatch.setattr(Committer, "start", lambda self, segments: None)
-    [output] = load_network(NETWORK, {}).outputs
+    monkeypatch.setattr(SinkCommitter, "start", lambda self, segments: None)
+    [output] = read_network(NETWORK, {}).outputs
     assert isinstance(output.sink, SparkSink)
     outlet = SinkOutlet(output, output.sink, tmp_path, SparkHost(), lambda number, blocked: None)
     assert outlet.queue is not None

@@ -13,17 +13,21 @@ import pytest
 from catalog.network import Stream
 from catalog.readings import BulkReading, SinkReading
 from catalog.schema import Schema
-from engine.cli.top_spark import spark_lines
-from engine.load import load_network
-from router.spark.compact import choose, live_files
-from router.spark.errors import SparkRefusedError
-from router.spark.exchange import Book
-from router.spark.host import SparkHost
-from router.spark.jobs import batch_limit, whole_trains
-from router.spark.launch import settings_for, with_retries
-from router.spark.ledger import Ledger
-from router.spark.loads import Doors, Load, Loads
-from router.spark.pace import TRAIN_ROWS, Pacer, StoppedError, parse_pace
+from engine.cli.views.spark_jobs import spark_lines
+from engine.run.network_file import read_network
+from router.boundary import Origin
+from router.spark.daemon.batches import BatchLedger
+from router.spark.daemon.entrance import BulkEntrance
+from router.spark.daemon.host import SparkHost
+from router.spark.daemon.jobs import batch_limit, whole_trains
+from router.spark.daemon.ledger import JobLedger
+from router.spark.daemon.pace import TRAIN_ROWS, JobStoppedError, Pacer, parse_pace
+from router.spark.daemon.progress import JobProgress, JobTable
+from router.spark.driver.compact import choose, live_files
+from router.spark.driver.launch import settings_for, with_retries
+from router.spark.wire.errors import SparkRefusedError
+from storage.admission import BatchNumber
+from storage.source_numbers import SourceNumbers
 from storage.train import Train, constant_ns
 
 SCHEMA = Schema.of(ts="timestamp", n="bigint")
@@ -80,7 +84,7 @@ def test_rows_enter_in_short_trains_stamped_as_they_enter() -> None:
 @pytest.mark.parametrize("live", ["", "  now: {schema: {n: bigint}}\n"])
 def test_beside_a_live_stream_rows_travel_in_short_batches(live: str) -> None:
     bulk = "streams:\n  old: {schema: {n: bigint}, source: {spark: parquet, path: /nowhere}}\n"
-    network = load_network(f"{bulk}{live}outputs: {{out: {{from: old}}}}\n", {})
+    network = read_network(f"{bulk}{live}outputs: {{out: {{from: old}}}}\n", {})
     assert (batch_limit(network) == TRAIN_ROWS) == bool(live)
 
 
@@ -116,7 +120,7 @@ def test_a_job_stands_back_until_it_is_told_to_stop() -> None:
     pacer = Pacer(lambda: room[0], Clock())
     room[0] = False
     threading.Timer(0.02, stopped.set).start()
-    with pytest.raises(StoppedError):
+    with pytest.raises(JobStoppedError):
         list(pacer.trains(train([1]), stopped))
     assert pacer.yielded_ns > 0
 
@@ -124,118 +128,109 @@ def test_a_job_stands_back_until_it_is_told_to_stop() -> None:
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
 
-def make_load(**options: object) -> Load:
-    return Load("job", STREAM, Pacer(lambda: True, Clock()), fingerprint="f", parts=2, rows=10, **options)  # type: ignore[arg-type]
+def make_job(entrance: BulkEntrance, *, epoch: int = 0) -> JobProgress:
+    pacer = Pacer(lambda: True, Clock())
+    return JobProgress("job", STREAM, pacer, entrance, fingerprint="f", parts=2, rows=10, epoch=epoch)
 
 
 class Taken:
-    def __init__(self) -> None:
+    """Stands for the engine's ingress. With ``is_durable`` trains are numbered; the test says what is on disk."""
+
+    def __init__(self, is_durable: bool = False) -> None:
         self.rows: list[int] = []
         self.received = 0
-        self.doors = Doors(self._admit, self._tally)
+        self.keeps_batches = is_durable
+        self.numbers = SourceNumbers(1)
+        self.entrance = BulkEntrance(self, self._count)  # type: ignore[arg-type]
 
-    def _admit(self, _: int, train: Train) -> None:
+    def admit(self, stream: int, train: Train, origin: Origin) -> bool:
         self.rows += train.columns[1].tolist()
+        if origin.batch is not None:
+            self.numbers.commit(stream, [origin.batch])
+        return True
 
-    def _tally(self, _: int, tuples: int, duplicates: int) -> None:
+    def _count(self, _: int, tuples: int, duplicates: int) -> None:
         self.received += tuples
 
 
 def test_a_part_that_was_cut_off_in_a_batch_goes_on_where_it_was() -> None:
-    load, taken = make_load(), Taken()
-    part = load.part(0)
-    first, _ = load.take_over(part)
-    load.enter(0, first, train([0, 1, 2]), taken.doors)
-    load.close_batch(part, first, 4, 3)  # one row of four was refused
-    load.enter(0, first, train([3]), taken.doors)  # ... and then it breaks off
-    assert (part.rows, part.ahead, load.rows) == (4, 1, 5)
-    second, _ = load.take_over(part)
-    with pytest.raises(StoppedError):
-        load.enter(0, first, train([9]), taken.doors)  # the first attempt lives on somewhere
+    taken = Taken()
+    job = make_job(taken.entrance)
+    part = job.part(0)
+    first, _ = job.take_over(part)
+    job.enter(0, first, train([0, 1, 2]))
+    job.close_batch(part, first, 4, 3)  # one row of four was refused
+    job.enter(0, first, train([3]))  # ... and then it breaks off
+    assert (part.rows, part.ahead, job.rows) == (4, 1, 5)
+    second, _ = job.take_over(part)
+    with pytest.raises(JobStoppedError):
+        job.enter(0, first, train([9]))  # the first attempt lives on somewhere
     assert taken.received == 4
-    load.enter(0, second, train([4]), taken.doors)
-    load.close_batch(part, second, 2, 2)
+    job.enter(0, second, train([4]))
+    job.close_batch(part, second, 2, 2)
     with pytest.raises(SparkRefusedError, match="6 rows came of the 7"):
-        load.finish_part(part, second, 7)
-    load.finish_part(part, second, 6)
-    assert part.ahead == 0 and load.parts_done == 1
-
-
-class Log:
-    """Numbered trains, some of which it has, and a disk that was full once."""
-
-    def __init__(self) -> None:
-        self.has: dict[str, int] = {}
-
-    def submit(self, stream: int, train: Train, source: str, epoch: int, sequence: int) -> bool | None:
-        last = self.has.get(source, 0)
-        if sequence <= last:
-            return False
-        if sequence > last + 1:
-            return None
-        self.has[source] = sequence
-        return True
-
-    def committed(self, stream: int, source: str, epoch: int) -> int:
-        return self.has.get(source, 0)
+        job.finish_part(part, second, 7)
+    job.finish_part(part, second, 6)
+    assert part.ahead == 0 and job.parts_done == 1
 
 
 def test_numbered_trains_are_taken_once_and_from_the_start_after_a_gap() -> None:
-    log, taken = Log(), Taken()
-    load = make_load(numbered=log, epoch=7)
-    attempt, _ = load.take_over(load.part(3))
+    taken = Taken(is_durable=True)
+    job = make_job(taken.entrance, epoch=7)
+    attempt, _ = job.take_over(job.part(3))
     for value in range(4):
-        load.enter(3, attempt, train([value]), taken.doors)
-    assert load.is_on_disk(3, load.part(3))
-    log.has["spark/job/3"] = 2  # the group with the others could not be written
+        job.enter(3, attempt, train([value]))
+    assert job.is_on_disk(3, job.part(3))
+    taken.numbers = SourceNumbers(1)  # the group with the last two could not be written
+    taken.numbers.commit(0, [BatchNumber("spark/job/3", 7, 2)])
     with pytest.raises(SparkRefusedError, match="come again"):
-        load.enter(3, attempt, train([4]), taken.doors)
-    assert (load.part(3).rows, load.part(3).sequence) == (0, 0)
-    attempt, _ = load.take_over(load.part(3))
+        job.enter(3, attempt, train([4]))
+    assert (job.part(3).rows, job.part(3).sequence) == (0, 0)
+    attempt, _ = job.take_over(job.part(3))
     for value in range(5):
-        load.enter(3, attempt, train([value]), taken.doors)
-    assert log.has["spark/job/3"] == 5 and load.part(3).ahead == 5
+        job.enter(3, attempt, train([value]))
+    assert taken.numbers.committed(0, "spark/job/3", 7) == 5 and job.part(3).ahead == 5
 
 
 def test_jobs_go_on_under_their_name_and_only_with_their_input() -> None:
-    loads = Loads()
-    load = loads.begin(make_load())
-    assert loads.begin(make_load()) is load and load.attempts == 2
-    other = make_load()
+    table, entrance = JobTable(), Taken().entrance
+    job = table.begin(make_job(entrance))
+    assert table.begin(make_job(entrance)) is job and job.attempts == 2
+    other = make_job(entrance)
     other.fingerprint = "g"
     with pytest.raises(SparkRefusedError, match="its input has changed"):
-        loads.begin(other)
-    load.end()
+        table.begin(other)
+    job.end()
     with pytest.raises(SparkRefusedError, match="is done"):
-        loads.begin(make_load())
+        table.begin(make_job(entrance))
     with pytest.raises(SparkRefusedError, match="there is no job x"):
-        loads.get("x")
+        table.get("x")
 
 
 def test_the_ledger_knows_a_job_again(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
+    ledger = JobLedger(tmp_path)
     first = ledger.begin("a/b", "print", 100)
     assert (first.epoch, first.is_done) == (100, False)
-    assert Ledger(tmp_path).begin("a/b", "print", 200) == first, "after a restart it goes on in its epoch"
+    assert JobLedger(tmp_path).begin("a/b", "print", 200) == first, "after a restart it goes on in its epoch"
     ledger.done("a/b")
-    assert Ledger(tmp_path).begin("a/b", "print", 300).is_done
+    assert JobLedger(tmp_path).begin("a/b", "print", 300).is_done
     again = ledger.begin("a/b", "other", 50)
     assert again.epoch > first.epoch and not again.is_done, "another input: a higher epoch, whatever the clock says"
     assert ledger.begin("c", "", 10) != ledger.begin("c", "", 20), "what has no fingerprint is never the same"
-    assert Ledger(None).begin("a", "print", 5).epoch == 5
+    assert JobLedger(None).begin("a", "print", 5).epoch == 5
 
 
 def test_the_book_stands_by_what_was_decided(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+    book = BatchLedger(tmp_path)
     for name in ("a", "b", "c"):
         book.staged(name).write_bytes(b"rows")
     entry = book.decide("q", 3, "s", ["a", "b"], 100)
-    again = Book(tmp_path)  # after a crash: what was staged and never committed is gone
+    again = BatchLedger(tmp_path)  # after a crash: what was staged and never committed is gone
     assert again.pending() == [entry] and not again.staged("c").exists() and again.staged("a").exists()
     assert again.decide("q", 3, "s", ["c"], 200) == entry, "the batch consists of what it consisted of"
     again.done(entry)
     assert again.last("q") == 3 and not again.pending()
-    assert Book(tmp_path).last("q") == 3
+    assert BatchLedger(tmp_path).last("q") == 3
     with pytest.raises(SparkRefusedError, match="not the name"):
         book.staged("../x")
 
@@ -283,7 +278,7 @@ def test_only_small_files_with_company_are_joined() -> None:
 
 def test_a_daemon_knows_nothing_of_pyspark() -> None:
     """A network of sockets never pays for it, and one with Spark has it in another process."""
-    program = "import sys, engine.service, router.spark.pipeline\nassert 'pyspark' not in sys.modules\n"
+    program = "import sys, engine.daemon.service, router.spark.daemon.pipeline\nassert 'pyspark' not in sys.modules\n"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()
 
@@ -293,6 +288,6 @@ def test_top_says_how_far_it_is() -> None:
     sink = SinkReading("archive", "retrying", committed=5, buffered=7, commits=1, error="disk full")
     assert spark_lines({"bulk": [reading._asdict()], "sinks": [sink._asdict()]}) == [
         "bulk trades: 1,200,000 of 5,000,000 rows (24%), 800,000/s, 5 s left",
-        "sink archive: 5 tuples in 1 commits, 7 wait, retrying, disk full",
+        "sink archive: 5 tuples in 1 commits, 7 waiting, retrying, disk full",
     ]
     assert spark_lines({}) == []

@@ -11,16 +11,16 @@ import pytest
 
 from catalog.schema import Schema
 from router.codecs.arrow import ArrowEncoder
-from router.spark import segments as segments_module
-from router.spark.segments import OPEN, Segments
+from router.spark.daemon import segments as segments_module
+from router.spark.daemon.segments import OPEN, SinkSegments
 from storage.train import Train
 
 SCHEMA = Schema.of(a="bigint", s="string?")
 ENCODER = ArrowEncoder(SCHEMA, "us")
 
 
-def make(folder: Path) -> Segments:
-    return Segments(folder, ENCODER.begin())
+def make(folder: Path) -> SinkSegments:
+    return SinkSegments(folder, ENCODER.begin())
 
 
 def batch(start: int, rows: int) -> bytes:
@@ -65,11 +65,11 @@ def test_numbers_and_names_go_on_after_a_restart(tmp_path: Path) -> None:
     assert not any(path.exists() for path in published)
     segments.close()
     assert again.sealed == [kept] and again.commit_name(kept) == name
-    assert again.next == 6
+    assert again.next_sequence == 6
     again.remove(kept)
     again.close()
     empty = make(tmp_path)
-    assert not empty.sealed and empty.next == 6
+    assert not empty.sealed and empty.next_sequence == 6
     empty.append(batch(6, 1), 1)
     sealed = empty.seal()
     assert sealed is not None and (sealed.number, sealed.first) == (3, 6)
@@ -91,7 +91,7 @@ def test_an_open_segment_cut_at_any_byte_keeps_its_whole_batches(tmp_path: Path)
         (folder / OPEN).write_bytes(data[:size])
         found = make(folder)
         wanted = 4 * sum(end <= size for end in ends[1:])
-        assert found.sealed_rows == wanted == found.next
+        assert found.sealed_rows == wanted == found.next_sequence
         assert not (folder / OPEN).exists()
         if wanted:
             assert rows_of(found.sealed[0].path) == list(range(wanted))
@@ -137,7 +137,7 @@ def test_a_seal_that_fails_has_sealed_nothing_and_the_next_one_seals_it_all(
     assert not segments.sealed and segments.open_rows == 10
     segments.append(batch(10, 7), 7)
     segment = segments.seal()
-    assert segment is not None and (segment.rows, segments.next, segments.open_rows) == (17, 17, 0)
+    assert segment is not None and (segment.rows, segments.next_sequence, segments.open_rows) == (17, 17, 0)
     assert rows_of(segment.path) == list(range(17))
     segments.close()
     assert [s.rows for s in make(tmp_path).sealed] == [17]

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from catalog.schema import Schema
 from storage.manager import SavedBlock
 from storage.queue import ALL
-from storage.spill import Ref, SpillDamageError, SpillFiles
+from storage.spill_files import BlockRef, SpillDamageError, SpillFiles
 from storage.spilling import SpillingStorage
 from storage.train import Train, constant_ns
 from tests.crash.crash_files import CrashFiles
+from tests.unit.storage_harness import ignore_expired
 
 SCHEMA = Schema.of(a="bigint", s="string")
 
@@ -28,29 +29,32 @@ def train_of(start: int, count: int) -> Train:
 
 
 class Harness:
-    """A storage under a small budget, and a scheduler that only knows what it has been told."""
+    """A storage under a small budget, and a scheduler that knows only the announced trains."""
 
     def __init__(self, arcs: int = 1, budget: int = 40_000, files: CrashFiles | None = None) -> None:
         self.files = files or CrashFiles()
-        self.told: list[deque[int]] = [deque() for _ in range(arcs)]
+        self.announced: list[deque[int]] = [deque() for _ in range(arcs)]
+        self.room_again: list[bool] = []
         self.spill = SpillFiles(self.files, segment_bytes=20_000)
         self.storage = SpillingStorage(
             [SCHEMA] * arcs,
             budget,
             self.spill,
             [True] * arcs,
-            tell=self._tell,
-            nudge=lambda: None,
-            wake=lambda: None,
+            announce=self._announce,
+            wake_scheduler=lambda: None,
+            wake_spiller=lambda: None,
+            on_room=lambda: self.room_again.append(True),
+            on_expired=ignore_expired,
             block_bytes=2_000,
         )
         self.storage.pin_bytes = min(self.storage.pin_bytes, 1_000)
         self.sent = [0] * arcs
         self.got: list[list[int]] = [[] for _ in range(arcs)]
 
-    def _tell(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
+    def _announce(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
         for arc in arcs:
-            self.told[arc].append(train.count)
+            self.announced[arc].append(train.count)
 
     def put(self, count: int, *arcs: int) -> None:
         start = self.sent[arcs[0]]
@@ -60,18 +64,18 @@ class Harness:
             self.sent[arc] += count
 
     def take(self, arc: int, tuples: int) -> None:
-        """As the scheduler's loop: never more than it was told of; entries leave whole or are cut at the head."""
-        told = self.told[arc]
-        trains, count, whole = self.storage.take(arc, min(tuples, sum(told)), len(told))
+        """Take as the scheduler's loop does: at most what was announced; a train leaves whole or is split."""
+        announced = self.announced[arc]
+        trains, count, whole = self.storage.take(arc, min(tuples, sum(announced)), len(announced))
         for train in trains:
             train.verify()
             self.got[arc] += train.columns[0].tolist()
         for _ in range(whole):
-            count -= told.popleft()
+            count -= announced.popleft()
         assert count >= 0
         if count:
-            assert told[0] > count
-            told[0] -= count
+            assert announced[0] > count
+            announced[0] -= count
 
     def work(self) -> None:
         while self.storage.step():
@@ -82,17 +86,17 @@ class Harness:
             self.work()
             if self.storage.is_empty():
                 return
-            for arc, told in enumerate(self.told):
-                if told:
+            for arc, announced in enumerate(self.announced):
+                if announced:
                     self.take(arc, ALL)
         raise AssertionError("it does not drain")
 
     def check(self) -> None:
-        for arc, reading in enumerate(self.storage.readings([str(a) for a in range(len(self.told))])):
+        for arc, reading in enumerate(self.storage.readings([str(a) for a in range(len(self.announced))])):
             dropped = sum(reading.shed.values())
             assert reading.enqueued == reading.dequeued + reading.tuples + reading.spilled_tuples + dropped
             assert reading.enqueued == self.sent[arc]
-            assert reading.tuples == sum(self.told[arc])
+            assert reading.tuples == sum(self.announced[arc])
 
 
 def test_ten_times_the_budget_drains_in_order_and_memory_stays_below_it() -> None:
@@ -158,7 +162,7 @@ def test_a_train_on_many_arcs_is_written_once(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_restart_gives_every_arc_its_blocks_in_its_own_order(seed: int) -> None:
-    """Two arcs that share a block may have others before it, each its own, whatever order they are numbered in."""
+    """Two arcs that share a block may each have blocks of their own before it, in any order of the block numbers."""
     rng = Random(seed)
     h = Harness(arcs=3, budget=6_000)
     expected: list[list[int]] = [[], [], []]
@@ -177,10 +181,10 @@ def test_a_restart_gives_every_arc_its_blocks_in_its_own_order(seed: int) -> Non
     assert any(len(b.arcs) > 1 for b in blocks)
     again = Harness(arcs=3, budget=6_000, files=h.files)
     again.spill.open([b.ref for b in blocks if b.ref is not None])
-    again.storage.readmit = again.storage.enqueue  # type: ignore[assignment]
     again.storage.restore(
         {a: (c.trains, [numbers[id(b)] for b in c.blocks], c.counts) for a, c in enumerate(contents)},
         [SavedBlock(b.ref, b.trains or [], b.nbytes, b.tuples) for b in blocks],
+        again.storage.enqueue,
     )
     again.drain()
     for arc in range(3):
@@ -193,9 +197,9 @@ def test_what_the_scheduler_ranks_last_goes_to_disk_first() -> None:
     while h.storage.used_bytes < 60_000:
         h.put(50, 0)
         h.put(50, 1)
-    assert h.storage.spilled_tuples[1] > 0
-    assert h.storage.spilled_tuples[0] == 0
-    assert h.storage.is_cut(1) and not h.storage.is_cut(0)
+    assert h.storage.blocks.tuples[1] > 0
+    assert h.storage.blocks.tuples[0] == 0
+    assert h.storage.is_spilled(1) and not h.storage.is_spilled(0)
     h.drain()
     assert h.got == [list(range(n)) for n in h.sent]
 
@@ -205,19 +209,17 @@ def test_the_first_tuples_of_an_arc_stay_in_memory_however_short_it_is() -> None
     while h.storage.used_bytes < 39_000:
         h.put(100, 0)
     h.put(10, 1)
-    assert h.storage.spilled_tuples[1] == 0
+    assert h.storage.blocks.tuples[1] == 0
 
 
 def test_boxes_that_rest_do_not_close_the_edge_for_ever() -> None:
-    """Memory runs over the budget for a moment, and nothing is taken from the queues: writing alone makes room."""
+    """Exceed the budget for a moment and take nothing from the queues: writing blocks alone must make room."""
     h = Harness(budget=40_000)
-    told: list[bool] = []
-    h.storage.when_room(lambda: told.append(True))
     while h.storage.has_room:
         h.put(100, 0)
     h.work()
     assert h.storage.has_room
-    assert told
+    assert h.room_again
 
 
 def test_a_full_disk_fills_memory_up_to_the_budget_and_no_further_than_the_edge_allows() -> None:
@@ -266,7 +268,7 @@ def test_blocks_that_a_checkpoint_refers_to_survive_and_the_rest_is_removed() ->
     assert fresh.segment == 4
     again.release(refs[1])
     with pytest.raises(SpillDamageError, match="missing"):
-        SpillFiles(CrashFiles()).open([Ref(0, 0, 1)])
+        SpillFiles(CrashFiles()).open([BlockRef(0, 0, 1)])
 
 
 def test_null_and_watermarks_survive() -> None:
@@ -279,14 +281,14 @@ def test_null_and_watermarks_survive() -> None:
 
 
 def test_a_segment_whose_sync_failed_is_never_trusted_again() -> None:
-    """A checkpoint that refers to its blocks must not be made: a second sync would succeed and mean nothing."""
+    """No checkpoint may refer to its blocks: a second sync would succeed and prove nothing."""
     files = CrashFiles()
     spill = SpillFiles(files)
     ref = spill.write([train_of(0, 10)])
-    files.fail_syncs = {len(files.deeds)}
+    files.fail_syncs = {len(files.operations)}
     for _ in range(3):
         with pytest.raises(OSError):
             spill.sync()
     spill.release(ref)
-    spill.sync()  # nobody waits for it
-    assert [d for d in files.deeds if d.startswith("sync ")] == ["sync spill/000000000000.spill"]
+    spill.sync()  # no arc waits for its blocks
+    assert [d for d in files.operations if d.startswith("sync ")] == ["sync spill/000000000000.spill"]

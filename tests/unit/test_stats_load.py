@@ -100,10 +100,11 @@ def test_shares_delivered(network: Network, seed: int) -> None:
     stats, rng = Statistics(network), np.random.default_rng(seed)
     model, rates = LoadModel(network), rng.uniform(1, 1_000, 2)
     selectivity = rng.uniform(0.1, 1.0, stats.port_start[-1])
-    half, whole = np.full(2, 0.5), np.ones(len(network.arcs))
-    assert model.share_delivered(rates, selectivity, np.ones(2), whole) == pytest.approx(1.0)
-    assert model.share_delivered(rates, selectivity, half, whole) == pytest.approx(0.5)
-    shares = model.share_delivered(rates, selectivity, np.ones(2), rng.uniform(0, 1, len(network.arcs)))
+    whole = np.ones(len(network.arcs))
+    half = np.array([1.0 if arc.source.box is not None else 0.5 for arc in network.arcs])  # right behind the streams
+    assert model.share_delivered(rates, selectivity, whole) == pytest.approx(1.0)
+    assert model.share_delivered(rates, selectivity, half) == pytest.approx(0.5)
+    shares = model.share_delivered(rates, selectivity, rng.uniform(0, 1, len(network.arcs)))
     assert ((shares >= 0) & (shares <= 1)).all()
 
 

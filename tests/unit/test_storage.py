@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
-from storage.manager import LOW_WATER, StorageManager
+from storage.manager import LOW_WATER
 from storage.queue import ALL, COALESCE_BELOW
 from storage.train import Train, constant_ns
+from tests.unit.storage_harness import make_storage
 
 SCHEMA = Schema.of(a="int")
 
@@ -24,7 +25,7 @@ def values(trains: list[Train]) -> list[int]:
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.lists(st.integers(0, 15), max_size=30))
 def test_tuples_leave_in_the_order_they_came(sizes: list[int], takes: list[int]) -> None:
-    storage = StorageManager(1, 10**9)
+    storage = make_storage(1, 10**9)
     start = 0
     for size in sizes:
         storage.enqueue([0], train_of(start, size))
@@ -42,7 +43,7 @@ def test_tuples_leave_in_the_order_they_came(sizes: list[int], takes: list[int])
 
 
 def test_no_more_trains_than_the_taker_knows_of() -> None:
-    storage = StorageManager(1, 10**9)
+    storage = make_storage(1, 10**9)
     for start in (0, 5, 10):
         storage.enqueue([0], train_of(start, 5))
     trains, tuples, whole = storage.take(0, ALL, 2)
@@ -50,7 +51,7 @@ def test_no_more_trains_than_the_taker_knows_of() -> None:
 
 
 def test_a_train_on_many_arcs_is_counted_once_until_the_last_has_taken_it() -> None:
-    storage = StorageManager(3, 10**9)
+    storage = make_storage(3, 10**9)
     train = train_of(0, 100)
     storage.enqueue([0, 1, 2], train)
     assert storage.used_bytes == train.nbytes == 400
@@ -63,9 +64,8 @@ def test_a_train_on_many_arcs_is_counted_once_until_the_last_has_taken_it() -> N
 
 
 def test_room_ends_at_the_budget_and_comes_back_below_low_water() -> None:
-    storage = StorageManager(1, 4_000)
     told: list[bool] = []
-    storage.when_room(lambda: told.append(storage.has_room))
+    storage = make_storage(1, 4_000, on_room=lambda: told.append(storage.has_room))
     for start in range(0, 1_000, 100):
         assert storage.has_room
         storage.enqueue([0], train_of(start, 100))
@@ -79,7 +79,7 @@ def test_room_ends_at_the_budget_and_comes_back_below_low_water() -> None:
 
 
 def test_short_trains_are_joined_and_long_ones_left() -> None:
-    storage = StorageManager(1, 10**9)
+    storage = make_storage(1, 10**9)
     for start in range(50):
         storage.enqueue([0], train_of(start, 1))
     long = train_of(50, COALESCE_BELOW)
@@ -91,7 +91,7 @@ def test_short_trains_are_joined_and_long_ones_left() -> None:
 
 
 def test_punctuations_travel_with_the_tuples_before_them() -> None:
-    storage = StorageManager(1, 10**9)
+    storage = make_storage(1, 10**9)
     storage.enqueue([0], train_of(0, 2))
     storage.enqueue([0], Train.empty(SCHEMA, watermark_ns=5))
     storage.enqueue([0], train_of(2, 2))

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from catalog.schema import Schema
-from router.codecs import ENCODERS
+from router.codecs import CODECS
 from router.connection import SinkConnection
 from router.subscribers import Outlet, Subscriber, Wake
 from storage.train import Train
@@ -31,10 +31,10 @@ def train(*numbers: int, text: str = "x") -> Train:
 class Host:
     """What a sink connection needs of a server."""
 
-    def opened(self, connection: Any) -> bool:
+    def register(self, connection: Any) -> bool:
         return True
 
-    def closed(self, connection: Any) -> None:
+    def unregister(self, connection: Any) -> None:
         pass
 
 
@@ -47,11 +47,11 @@ class Bench:
         self.outlet = Outlet(
             0,
             "out",
-            encoder=ENCODERS[format](SCHEMA, "ns"),
+            encoder=CODECS[format].encoder(SCHEMA, "ns"),
             wake=Wake(self.loop),
             buffer_bytes=BUFFER_BYTES,
             when_slow=when_slow,
-            on_blocked=lambda _, blocked: self.blocked.append(blocked),
+            gate=lambda _, blocked: self.blocked.append(blocked),
         )
 
     async def connect(self) -> socket.socket:
@@ -262,7 +262,7 @@ def test_many_deliveries_are_one_hop() -> None:
                 hops.append(1)
                 return real(*args)
 
-        bench.outlet._wake._loop = Counting()  # type: ignore
+        bench.outlet._wake.loop = Counting()  # type: ignore
         worker = threading.Thread(target=lambda: [bench.outlet.deliver(train(i)) for i in range(100)])
         worker.start()
         worker.join()  # on purpose on the loop's thread: it cannot turn meanwhile
@@ -323,8 +323,8 @@ def test_pending_counts_what_the_transport_holds() -> None:
     subscriber.offered = 5
     subscriber.handed_bytes = 20
     subscriber.in_transport.extend([(10, 2), (20, 3)])
-    subscriber.settle()
+    subscriber.count_delivered()
     assert (subscriber.delivered, subscriber.pending) == (2, 3)
     transport.buffered = 0
-    subscriber.settle()
+    subscriber.count_delivered()
     assert (subscriber.delivered, subscriber.pending) == (5, 0)

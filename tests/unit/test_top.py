@@ -1,4 +1,4 @@
-"""What ``top`` draws, as a function of what the daemon answers."""
+"""The drawing of ``top``, a pure function of the daemon's answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rich.console import Console
 
 from catalog.catalog import Epoch
 from engine.cli.remote import Remote, RemoteError
-from engine.cli.top import count, draw, duration, one_line, rows_left, size
+from engine.cli.views.numbers import count, duration, size
+from engine.cli.views.stats import draw, one_line, rows_left
 from qos_monitor.conservation import residuals
 from qos_monitor.report import stats_json
 from qos_monitor.sampler import Sampler, enrich
@@ -70,7 +71,7 @@ def test_a_long_network_shows_where_most_waits() -> None:
     text = drawn(data, rows_left(data, 24))
     assert "b49" in text
     assert "b10 " not in text
-    assert "boxes more" in text
+    assert "boxes with shorter queues" in text
     assert len(text.splitlines()) <= 24
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalog.schema import Schema
 from storage.train import Train
-from storage.tree import TreeError, dump, load
+from storage.tree import TreeError, decode_tree, encode_tree
 
 scalars = st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False) | st.text(max_size=9)
 keys = st.text(max_size=5) | st.integers(-5, 5) | st.sampled_from(["$a", "$t", "$d"]) | st.tuples(st.integers(0, 3))
@@ -26,9 +26,9 @@ trees = st.recursive(
 
 
 def round_trip(data: Any) -> Any:
-    raw = b"".join(bytes(p) for p in dump(data))
+    raw = b"".join(bytes(p) for p in encode_tree(data))
     assert len(raw) % 8 == 0
-    return load(raw)
+    return decode_tree(raw)
 
 
 @given(trees)
@@ -66,15 +66,15 @@ def test_trains_scalars_of_numpy_and_what_json_lacks() -> None:
 
 def test_containers_are_frozen_by_dump() -> None:
     data: list[Any] = [1, {"a": [2]}]
-    parts = dump(data)
+    parts = encode_tree(data)
     data[1]["a"].append(3)
-    assert load(b"".join(bytes(p) for p in parts)) == [1, {"a": [2]}]
+    assert decode_tree(b"".join(bytes(p) for p in parts)) == [1, {"a": [2]}]
 
 
 def test_what_cannot_be_written_is_refused_and_so_is_what_is_no_data() -> None:
     for data in ({1, 2}, object(), lambda: None):
         with pytest.raises(TreeError):
-            dump(data)
+            encode_tree(data)
     for raw in (b"", b"\1\0\0\0", b"\x05\0\0\0\0\0\0\0{not}"):
         with pytest.raises(TreeError):
-            load(raw)
+            decode_tree(raw)

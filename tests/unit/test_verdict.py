@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from catalog.catalog import Epoch
-from engine.load import load_network
-from load_shedder.places import shed_arcs
+from catalog.load_verdict import LoadVerdict
+from engine.run.network_file import read_network
+from load_shedder.decide.places import shed_arcs
 from qos_monitor.sampler import Sample
-from qos_monitor.verdict import HEADROOM, Terms, Verdict, judge
+from qos_monitor.verdict import HEADROOM, Terms, judge
+from scheduler.policies import runs_urgent_first
 
-NETWORK = load_network("""
+NETWORK = read_network("""
 http: {listen: "off"}
 streams:
   shed: {schema: {x: double}, overload: shed}
@@ -26,7 +28,7 @@ outputs:
   slow: {from: b}
 """)
 EPOCH = Epoch.of(NETWORK)
-TERMS = Terms.of(NETWORK, shed_arcs(NETWORK))
+TERMS = Terms.of(NETWORK, shed_arcs(NETWORK), urgent_first=False)
 COEFFICIENTS = EPOCH.load.coefficients(np.full(2, 10_000.0), np.ones(2))
 TICK_NS = 100_000_000
 AT_CAPACITY = 100_000.0  # tuples a second of 10 us each on one worker
@@ -45,8 +47,8 @@ def backlog(seconds: float) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([seconds * 1e9 if arc.source.stream == 0 else 0.0 for arc in NETWORK.arcs])
 
 
-def after(ticks: int, rate: float, before: Verdict | None = None, **changes: Any) -> Verdict:
-    verdict = before or Verdict(headroom_ratio=1.0)
+def after(ticks: int, rate: float, before: LoadVerdict | None = None, **changes: Any) -> LoadVerdict:
+    verdict = before or LoadVerdict(headroom_ratio=1.0)
     first = round(verdict.at_ns / TICK_NS) + 1
     for at in range(first, first + ticks):
         verdict = judge(verdict, sample(at, rate, **changes), TERMS, 1)
@@ -154,14 +156,14 @@ outputs:
 
 @pytest.mark.parametrize(("policy", "begins"), [("qos", False), ("round_robin", True)])
 def test_what_can_wait_does_where_the_policy_runs_the_urgent_first(policy: str, begins: bool) -> None:
-    network = load_network(LEVELS.replace("POLICY", policy))
+    network = read_network(LEVELS.replace("POLICY", policy))
     epoch = Epoch.of(network)
-    terms = Terms.of(network, shed_arcs(network))
+    terms = Terms.of(network, shed_arcs(network), runs_urgent_first(policy))
     coefficients = epoch.load.coefficients(np.full(2, 10_000.0), np.ones(2))
     waiting = np.array([0.1e9 if a.name == "s->patient" else 0.0 for a in network.arcs])
     busy = sample(1, 0.0)._replace(
         coefficients=coefficients, offered_rates=np.array([60_000.0]), taken_rates=np.zeros(4), backlog_ns=waiting
     )
-    verdict = judge(Verdict(headroom_ratio=1.0), busy, terms, 1)
+    verdict = judge(LoadVerdict(headroom_ratio=1.0), busy, terms, 1)
     assert (verdict.state == "overloaded") is begins
-    assert verdict.melt_ns > 0, "and it is to be gone, at leisure or soon"
+    assert verdict.catch_up_ns > 0, "and it is to be gone, at leisure or soon"

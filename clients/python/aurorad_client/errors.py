@@ -1,4 +1,4 @@
-"""What can go wrong that trying again does not mend."""
+"""Errors that a retry does not cure."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class ClientError(Exception):
 
 
 class RefusedError(ClientError):
-    """The server will not serve this client: it says why."""
+    """The server refuses this client; the message has its reason."""

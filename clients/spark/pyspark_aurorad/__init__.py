@@ -1,8 +1,11 @@
 """``format("aurorad")``: read the outputs and fill the streams of an aurorad from Spark. See README.md.
 
 Spark finds this package by its name (pyspark_...) and takes ``DefaultSource`` from it; ``spark.dataSource.register``
-works as well. Readers and writers are made anew in every process that needs one and keep nothing between calls: what
-they know they know from their options, and what a task has done travels in its commit message.
+works as well. Spark makes readers and writers anew in every process that needs one. So they keep nothing between calls:
+everything they know comes from the options, and the result of a task travels in its commit message.
+
+``wire.py`` is the client's end of the protocol. In the repository it is a link to
+``router/spark/wire/aurorad_wire.py``, so there is one source; the installed package has a copy.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ __all__ = ["AuroradSource", "DefaultSource", "offsets", "read_sink", "release"]
 
 
 class OptionError(ValueError):
-    """An option that is missing or makes no sense."""
+    """An option is missing or has a wrong value."""
 
 
 class Settings:
-    """The options of one load or save."""
+    """The options of one ``load`` or ``save``."""
 
     def __init__(self, options: Any) -> None:
         self._options = {str(key).lower(): str(value) for key, value in dict(options).items()}
@@ -58,7 +61,7 @@ class Settings:
         try:
             return int(text)
         except ValueError:
-            raise OptionError(f"the option {key} is a number, not {text}") from None
+            raise OptionError(f"the option {key} must be a number, not {text}") from None
 
     def connect(self) -> Connection:
         return Connection(self.address, self.token)
@@ -69,6 +72,8 @@ class Settings:
 
 
 class AuroradSource(DataSource):
+    """What Spark calls to get the schema, and a reader or a writer."""
+
     @classmethod
     def name(cls) -> str:
         return "aurorad"
@@ -101,24 +106,24 @@ DefaultSource = AuroradSource
 
 
 def offsets(address: str, output: str, reader: str, token: str = "") -> dict[str, int]:
-    """Where a reader stands (``start``), and from where to where there are tuples (``oldest``, ``newest``)."""
+    """Return where a reader stands (``start``), and the range that can be read (``oldest`` to ``newest``)."""
     with Connection(address, token) as connection:
         answer = connection.ask("offsets", output=output, reader=reader)
         return {key: int(answer[key]) for key in ("start", "oldest", "newest")}
 
 
 def release(address: str, output: str, reader: str, end: int, token: str = "") -> None:
-    """This reader is done with everything up to ``end``: its next batch goes on behind it."""
+    """Let the daemon forget everything up to ``end`` for this reader. Its next batch begins behind it."""
     with Connection(address, token) as connection:
         connection.ask("release", output=output, reader=reader, end=end)
 
 
 def read_sink(spark: Any, path: str, format: str = "parquet", **options: str) -> Any:
-    """What an output's Spark sink has committed, by its manifests: whole commits, each row once, at any moment."""
+    """Read what an output's Spark sink has committed, by its manifests: whole commits, each row once, at any time."""
     texts = spark.read.option("wholetext", True).text(f"{path}/_aurorad/commits/*.json").collect()
     entries = [json.loads(row.value) for row in texts]
-    gone = {name for entry in entries for name in entry.get("removes", ())}
-    files = [file["to"] for entry in entries for file in entry["files"] if file["to"] not in gone]
+    replaced = {name for entry in entries for name in entry.get("removes", ())}
+    files = [file["to"] for entry in entries for file in entry["files"] if file["to"] not in replaced]
     return spark.read.format(format).options(**options).option("basePath", path).load([f"{path}/{f}" for f in files])
 
 
@@ -127,7 +132,7 @@ def read_sink(spark: Any, path: str, format: str = "parquet", **options: str) ->
 
 @dataclass
 class Range(InputPartition):
-    """Tuples behind ``start``, up to and with ``end``."""
+    """The tuples with numbers above ``start``, up to and including ``end``."""
 
     start: int
     end: int
@@ -137,7 +142,7 @@ class _Reading:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._output = settings.need("output", "which output to read")
-        self._reader = settings.need("reader", "a name; what it has not released is kept for it")
+        self._reader = settings.need("reader", "a name; the daemon keeps what this name has not released")
         self._tasks = max(1, settings.number("partitions", 2) or 2)
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -151,11 +156,13 @@ class _Reading:
         with self._settings.connect() as connection:
             connection.ask("read", output=self._output, reader=self._reader, start=part.start, end=part.end)
             for batch in read_batches(connection):
-                nullable = pa.schema([field.with_nullable(True) for field in batch.schema])  # as Spark's schema is
+                nullable = pa.schema([field.with_nullable(True) for field in batch.schema])  # like Spark's schema
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=nullable)
 
 
 class AuroradReader(_Reading, DataSourceReader):
+    """A batch read: from where the reader stands to the newest tuple, unless the options say otherwise."""
+
     def partitions(self) -> Sequence[InputPartition]:
         known = self._ask("offsets")
         start = self._settings.number("from", known["start"])
@@ -168,7 +175,9 @@ class AuroradReader(_Reading, DataSourceReader):
 
 
 class AuroradStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    _last: int | None = None  # with Trigger.AvailableNow: no further than this
+    """A streaming read. Spark's commit of a batch releases its tuples."""
+
+    _last: int | None = None  # with Trigger.AvailableNow: the offset where the query ends
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._last = int(self._ask("offsets")["newest"])
@@ -202,6 +211,8 @@ class AuroradStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvail
 
 @dataclass
 class Staged(WriterCommitMessage):
+    """The rows of one task, on the daemon's disk under this name."""
+
     name: str
     rows: int
 
@@ -228,6 +239,8 @@ class _Writing:
 
 
 class AuroradWriter(_Writing, DataSourceArrowWriter):
+    """A batch write: one commit under a name of its own."""
+
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         return self._stage(iterator)
 
@@ -239,9 +252,11 @@ class AuroradWriter(_Writing, DataSourceArrowWriter):
 
 
 class AuroradStreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """A streaming write: the daemon drops a batch that it has taken from this query before."""
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._query = settings.get("query") or settings.need("checkpointLocation", "or query, a name for who writes")
+        self._query = settings.get("query") or settings.need("checkpointLocation", "or query, a name of the query")
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         return self._stage(iterator)

@@ -1,1 +1,1 @@
-../../../router/spark/aurorad_wire.py
+../../../router/spark/wire/aurorad_wire.py

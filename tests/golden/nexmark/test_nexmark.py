@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.bench.nexmark.answers import SQL, connect
-from engine.bench.nexmark.generator import Events, generate
-from engine.bench.nexmark.queries import QUERIES, Query
-from engine.bench.nexmark.run import run_query
+from engine.lab.bench.nexmark.generator import Events, generate
+from engine.lab.bench.nexmark.queries import QUERIES, Query
+from engine.lab.bench.nexmark.run_query import run_query
+from engine.lab.bench.nexmark.sql_answers import SQL, connect
 
 EVENTS, RATE, JITTER_NS, SLACK = 20_000, 500, 300_000_000, "300ms"
 

@@ -1,0 +1,38 @@
+"""The load verdict: how much work the streams demand, how much the engine can do, and which outputs suffer.
+
+Plain data, in the catalog because two packages that never import each other share it: ``qos_monitor/verdict`` computes
+a verdict on every tick, and ``load_shedder`` decides by it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+LoadState = Literal["fine", "close", "overloaded"]
+
+FIRST_GUESS = 0.8
+"""Capacity as a share of the workers' time, before anything was measured."""
+
+
+class LoadVerdict(NamedTuple):
+    """The verdict of one tick. Work is in ns per second."""
+
+    at_ns: int = 0
+    state: LoadState = "fine"
+    load_ns: float = 0.0  # work demanded, as if nothing were shed
+    capacity_ns: float = 0.0  # work that can be done for it
+    load_ratio: float = 0.0  # load over capacity
+    trend_per_s: float = 0.0  # of the ratio
+    backlog_ns: float = 0.0  # ns of work that wait
+    wait_ns: float = 0.0  # how long the backlog will wait, at this capacity
+    excess_ns: float = 0.0  # work beyond what may be planned for; below 0: room
+    catch_up_ns: float = 0.0  # the part of the excess that works off the backlog, and ends with it
+    headroom_ratio: float = FIRST_GUESS  # learned: capacity over the workers' time
+    others_ns: float = 0.0  # work done for streams that can wait
+    suffering: tuple[int, ...] = ()  # outputs below the utility that their graphs allow
+    trim: float = 0.0  # share of capacity that may be planned for, on top of the headroom
+    rates: tuple[float, ...] = ()  # tuples per second by stream, smoothed: up fast, down slowly
+    tuple_ns: tuple[float, ...] = ()  # by stream: the work of one tuple, smoothed
+    priced_ns: float = 0.0  # the work done, by the coefficients
+    worked_ns: float = 0.0  # and by the clock
+    priced_ticks: int = 0  # ticks in which anything was done

@@ -1,0 +1,193 @@
+"""What ``aurorad top`` and the demo show: a table of a running daemon, or one line for a log.
+
+A drawing is a pure function of the answer of ``/api/v1/stats``, so that the demo draws without a second process. rich
+is imported inside the functions: other commands would pay for it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.views.fitted_table import FittedTable
+from engine.cli.views.numbers import count, duration, size
+from engine.cli.views.spark_jobs import spark_lines
+from engine.simulate.sparkline import sparkline
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+Stats = Mapping[str, Any]
+
+FIXED_LINES = 12  # of the screen beside the rows: header, titles, rules
+MEMORY_SAMPLES = 30  # in the sparkline of the header
+
+
+def rows_left(stats: Stats, height: int) -> int:
+    """Compute how many boxes fit on a screen below the outputs."""
+    outputs = len(stats["outputs"])
+    return max(3, height - FIXED_LINES - outputs - (outputs > 1))
+
+
+def draw(stats: Stats, boxes: int, queued_bytes: Sequence[float] = ()) -> RenderableType:
+    """Draw the header, the outputs, and as many ``boxes`` as fit: the longest queues first, then the busiest boxes.
+
+    ``queued_bytes`` are the bytes in queues at the last updates, for the sparkline.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(
+        _header(stats),
+        _second_line(stats, queued_bytes),
+        *map(Text, spark_lines(stats)),
+        _outputs(stats),
+        _boxes(stats, boxes),
+    )
+
+
+def one_line(stats: Stats) -> str:
+    """Write what fits in a log line."""
+    engine = stats["engine"]
+    parts = [f"load {engine['load_ratio']:.0%}", f"memory {size(engine['memory_used'])}"]
+    if shedding := shed_line(stats):
+        parts.append(shedding)
+    if lost := sum(stats["conservation_residual"].values()):
+        parts.append(f"UNACCOUNTED {lost}")
+    for o in stats["outputs"]:
+        latency = o["latency"]
+        parts.append(
+            f"{o['name']} {count(o['rate_per_s'])}/s p50 {duration(latency['p50_ns'])} "
+            f"p99 {duration(latency['p99_ns'])} utility {utility(o):.2f}"
+        )
+    return " | ".join([*parts, *spark_lines(stats)])
+
+
+def _header(stats: Stats) -> Text:
+    from rich.text import Text
+
+    engine, scheduler = stats["engine"], stats["scheduler"]
+    load = engine["load_ratio"]
+    workers = " ".join(f"{w['busy_ns'] / max(1, engine['uptime_ns']):.0%}" for w in stats["workers"])
+    text = Text.assemble(
+        ("aurorad ", "bold"), engine["version"], "   load ", (f"{load:.0%}", "bold red" if load > 1 else "bold"),
+        "   memory ", (f"{size(engine['memory_used'])} of {size(engine['memory_budget'])}", "bold"),
+        "   policy ", (f"{scheduler['policy']} {scheduler['unit']}".strip() or "-", "bold"),
+        "   up ", (duration(engine["uptime_ns"]), "bold"),
+    )  # fmt: skip
+    if workers:
+        text.append(f"   workers busy {workers}")
+    if shedding := shed_line(stats):
+        text.append(f"   {shedding}", "bold yellow")
+    if lost := sum(stats["conservation_residual"].values()):
+        text.append(f"   unaccounted for: {lost} tuples", "bold red")
+    return text
+
+
+def shed_line(stats: Stats) -> str:
+    """Name the shed level and the drops by reason since the start; nothing when nothing was ever dropped."""
+    dropped: dict[str, int] = {}
+    for arc in stats["arcs"]:
+        for reason, tuples in arc["shed"].items():
+            dropped[reason] = dropped.get(reason, 0) + tuples
+    level = stats["engine"]["shed_level"]
+    parts = [f"shedding {level:.2f}"] if level else []
+    if dropped:
+        parts.append("dropped " + ", ".join(f"{count(n)} {reason}" for reason, n in sorted(dropped.items())))
+    return "   ".join(parts)
+
+
+def _second_line(stats: Stats, queued_bytes: Sequence[float]) -> Text:
+    from rich.text import Text
+
+    parts = [chosen(stats["scheduler"]), overhead(stats)]
+    if len(queued_bytes) > 1:
+        most = max(queued_bytes)
+        parts.append(f"queues {sparkline(list(queued_bytes), most, MEMORY_SAMPLES)} most {size(most)}")
+    return Text("   ".join(part for part in parts if part), "dim")
+
+
+def _outputs(stats: Stats) -> FittedTable:
+    from rich.text import Text
+
+    table = FittedTable(
+        "output", "rate/s", "mean", "p50", "p99", "p99.9", "max", "utility", "SDMR", "slowdown", "worst", "l2",
+        "waiting", "readers", spare=("l2", "worst", "p99.9", "mean", "slowdown", "max", "SDMR", "waiting"),
+    )  # fmt: skip
+    for o in stats["outputs"]:
+        latency, slowdown = o["latency"], o["slowdown"]
+        u = utility(o)
+        table.add_row(
+            Text(o["name"], "bold"), count(o["rate_per_s"]),
+            *(duration(latency[key]) for key in ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")),
+            Text(f"{u:.3f}", "green" if u > 0.9 else "yellow" if u > 0.5 else "red"),
+            f"{o['sdmr']:.1%}" if o["deadline_ns"] else "-",
+            *(count(slowdown[key]) for key in ("mean", "max", "l2")), count(o["queue_tuples"]), str(o["readers"]),
+        )  # fmt: skip
+    if len(stats["outputs"]) > 1:
+        table.add_row(*overall(stats["outputs"]), style="dim")
+    return table
+
+
+def overall(outputs: Sequence[Stats]) -> list[str]:
+    """Summarise all outputs in one row. Every tuple of the last seconds has the same weight. Quantiles cannot be added,
+    so the row has none; slowdown counts since the start, as in the rows above."""
+    tuples = [o["latency"]["window_tuples"] for o in outputs]
+    ever = [o["emitted"] for o in outputs]
+
+    def mean(values: Sequence[float], weights: Sequence[int]) -> float:
+        return sum(v * w for v, w in zip(values, weights, strict=True)) / max(1, sum(weights))
+
+    due = [(o["sdmr"], n) for o, n in zip(outputs, tuples, strict=True) if o["deadline_ns"]]
+    useful = mean([utility(o) for o in outputs], tuples) if any(tuples) else 1.0
+    return [
+        "(all)", count(sum(o["rate_per_s"] for o in outputs)),
+        duration(mean([o["latency"]["mean_ns"] for o in outputs], tuples)), "", "", "",
+        duration(max(o["latency"]["max_ns"] for o in outputs)), f"{useful:.3f}",
+        f"{mean([s for s, _ in due], [n for _, n in due]):.1%}" if due else "-",
+        count(mean([o["slowdown"]["mean"] for o in outputs], ever)), count(max(o["slowdown"]["max"] for o in outputs)),
+        count(sum(o["slowdown"]["l2"] ** 2 for o in outputs) ** 0.5), "", "",
+    ]  # fmt: skip
+
+
+def chosen(scheduler: Stats) -> str:
+    """Name the policy that `auto` has chosen and why; nothing where the network file names a policy."""
+    if scheduler.get("asked") != "auto":
+        return ""
+    return f"auto chose {scheduler['policy']} ({scheduler['changes']} changes): {scheduler['reason']}"
+
+
+def overhead(stats: Stats) -> str:
+    """Name the shares of busy time outside the boxes since the start (figure 9 of P0)."""
+    parts = {name: stats["scheduler"].get(f"{name}_ns", 0) for name in ("scheduler", "storage", "worker")}
+    busy_ns = sum(parts.values()) + sum(b["cost_ns"] for b in stats["boxes"])
+    if not busy_ns:
+        return ""
+    return "overhead " + " ".join(f"{name} {ns / busy_ns:.0%}" for name, ns in parts.items())
+
+
+def _boxes(stats: Stats, most: int) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    boxes = stats["boxes"]
+    shown = sorted(boxes, key=lambda b: (-b["queue_tuples"], -b["busy_ratio"]))[:most] if len(boxes) > most else boxes
+    table = FittedTable(
+        "box", "kind", "in/s", "cost/tuple", "cost/call", "selectivity", "train", "busy", "waiting",
+        spare=("cost/call", "train", "selectivity", "kind"), left=("kind",),
+    )  # fmt: skip
+    for b in shown:
+        table.add_row(
+            Text(b["name"], "bold"), b["kind"], count(b["rate_per_s"]), duration(b["cost_per_tuple_ns"]),
+            duration(b["cost_per_call_ns"]), f"{b['selectivity']:.3f}", count(b["mean_train_tuples"]),
+            f"{b['busy_ratio']:.1%}", count(b["queue_tuples"]),
+        )  # fmt: skip
+    if len(shown) == len(boxes):
+        return table
+    return Group(table, Text(f"and {len(boxes) - len(shown)} boxes with shorter queues", "dim"))
+
+
+def utility(output: Stats) -> float:
+    """Take the worse of latency and loss: an output that is in time but half lost is not fine."""
+    return float(min(output["utility"]["latency"], output["utility"]["loss"]))

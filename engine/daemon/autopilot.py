@@ -1,0 +1,148 @@
+"""``policy: auto`` in the daemon: a thread that watches utility, asks the simulator, and switches the policy.
+
+A forecast computes in Python and holds the GIL, so it takes time from the workers. The thread limits that in three
+ways: it makes no forecast while utility is good; forecasts take at most ``SHARE`` of the time, however large the
+network is; and within a forecast the thread sleeps as long as it computes. It has the scheduler's turn only while it
+copies the state of the queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from time import sleep, thread_time_ns
+
+import numpy as np
+
+from catalog.readings import LatencyReading
+from catalog.stats import Statistics
+from engine.run.core import Engine
+from engine.simulate.arrivals import READS_PER_S, Trains
+from engine.simulate.chooser import Chooser, waiting_worth
+from engine.simulate.what_if import RECENT_NS, Snapshot, WaitingTuples, WhatIf, waiting_now
+
+log = logging.getLogger("aurorad.scheduler")
+
+TICK_S = 0.1
+SHARE = 0.05
+RECENT_AT_MOST = 20_000  # trains
+SETTLE_NS = 1_000_000_000  # from the first tuple until the measured rates mean something
+STOP_S = 15.0
+BASE_NS = 3_600_000_000_000
+"""The time of a snapshot: an hour. Times so small are exact as floats, and earlier arrivals are still positive."""
+
+
+class _Ended(Exception):
+    """Raised to break off a forecast when the daemon stops."""
+
+
+class Autopilot:
+    """Chooses the policy of an engine. Its thread owns the chooser; any other thread calls ``stop``."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        statistics: Statistics,
+        latencies: Callable[[], Sequence[LatencyReading]],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._statistics = statistics
+        self._latencies = latencies
+        self._now_ns = now_ns
+        self._ended = Event()
+        self._slept_ns = 0  # processor time at the end of the last pause
+        workers = len(engine.pool.busy_ns)
+        what_if = WhatIf(
+            engine.network, settings=engine.state.settings, workers=workers, let_others_work=self._let_others_work
+        )
+        self.chooser = Chooser(engine.network, what_if, now_ns())
+        self._utility_before = (0.0, 0)  # utility sum and tuples at the last tick
+        self._recent_trains: deque[tuple[int, int, int]] = deque(maxlen=RECENT_AT_MOST)
+        self._begun_ns = now_ns()
+        engine.ingress.recent = self._recent_trains
+        self._thread = Thread(target=self._run, name="aurorad-chooser", daemon=True)
+
+    def start(self) -> None:
+        log.info("policy %s: %s", *self.chooser.choice)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(TICK_S):
+                self.tick()
+        except _Ended:
+            pass
+        except Exception:  # the engine can do without forecasts: tuples go on under the present policy
+            log.exception("choosing a policy failed: policy %s stays", self._engine.choice.policy)
+
+    def tick(self) -> None:
+        """Look for a better policy if that is due, and switch to it."""
+        chooser, now_ns = self.chooser, self._now_ns()
+        if not self._statistics.rate_per_s.any():
+            chooser.not_before(now_ns + SETTLE_NS)
+        if not chooser.is_due(now_ns):
+            return
+        before, begun_ns = chooser.choice.policy, thread_time_ns()
+        self._slept_ns = begun_ns
+        with self._engine.loop.paused():
+            waiting = waiting_now(self._engine.state)
+            worth = waiting_worth(self._engine.state, now_ns)
+        found = chooser.look(
+            now_ns, min(self._utility(), worth), lambda: self._snapshot(now_ns, waiting), self._statistics
+        )
+        spent_ns = thread_time_ns() - begun_ns
+        chooser.not_before(now_ns + int(spent_ns / SHARE))
+        log.debug("looked for a better policy than %s: %d ms of processor time", before, spent_ns / 1e6)
+        if found is not None:
+            self._engine.follow(*found)
+            log.info("policy %s instead of %s: %s", found.policy, before, found.reason)
+
+    def _utility(self) -> float:
+        """Return the mean utility of the tuples that came out since the last tick; 1 if there were none."""
+        readings = self._latencies()
+        utility, tuples = sum(r.utility_sum for r in readings), sum(r.tuples for r in readings)
+        before = self._utility_before
+        self._utility_before = utility, tuples
+        return (utility - before[0]) / (tuples - before[1]) if tuples > before[1] else 1.0
+
+    def _snapshot(self, now_ns: int, waiting: Sequence[WaitingTuples]) -> Snapshot:
+        moved_ns = BASE_NS - now_ns
+        rates = self._statistics.rate_per_s.tolist()
+        recent, recent_ns = self._recent(now_ns)
+        return Snapshot(
+            BASE_NS,
+            tuple(
+                w._replace(first_ns=max(0, w.first_ns + moved_ns), mean_ns=max(0, w.mean_ns + moved_ns))
+                for w in waiting
+            ),
+            tuple(rates),
+            tuple(max(1.0, rate / READS_PER_S) for rate in rates),
+            {stream: (times + moved_ns, tuples) for stream, (times, tuples) in recent.items()},
+            recent_ns,
+        )
+
+    def _recent(self, now_ns: int) -> tuple[dict[int, Trains], int]:
+        """Return the recent trains of each stream, and the time that they cover."""
+        noted = list(self._recent_trains)
+        since_ns = max(self._begun_ns, now_ns - RECENT_NS)
+        if len(noted) == RECENT_AT_MOST:
+            since_ns = max(since_ns, noted[0][0])
+        rows = np.array([row for row in noted if since_ns <= row[0] < now_ns], np.int64).reshape(-1, 3)
+        by_stream = {int(s): rows[rows[:, 1] == s] for s in np.unique(rows[:, 1])}
+        return {s: (np.sort(part[:, 0]), part[:, 2]) for s, part in by_stream.items()}, now_ns - since_ns
+
+    def _let_others_work(self) -> None:
+        if self._ended.is_set():
+            raise _Ended
+        spent_ns = thread_time_ns() - self._slept_ns
+        if spent_ns > 1_000_000:
+            sleep(spent_ns / 1e9)
+            self._slept_ns = thread_time_ns()

@@ -1,0 +1,249 @@
+"""The daemon: the engine with sockets, Spark, HTTP, a log and the monitor around it.
+
+    sockets, Spark -> server, pipeline -> Ingress -> (log) -> engine -> Delivery -> outlets -> sockets, Spark
+
+Threads: I/O, the scheduler, the workers, the monitor; with a data_dir the committer and the checkpointer. The owner of
+the process calls ``start`` and ``stop``, from any thread but these.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, time_ns
+from typing import TYPE_CHECKING
+
+from catalog.catalog import Catalog
+from catalog.network import Network
+from catalog.readings import Readings
+from engine.daemon.counters import DaemonCounters
+from engine.daemon.draining import describe_backlog, drain
+from engine.daemon.io_loop import IoLoop
+from engine.daemon.monitoring import Monitoring, make_overload
+from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spills
+from engine.daemon.readings import DaemonReadings
+from engine.daemon.ticker import Ticker
+from engine.daemon.web import Web
+from engine.run.core import Engine
+from engine.run.settings import scheduler_settings
+from qos_monitor.histogram import LatencyRecorder
+from router.codecs.base import Reject
+from router.event_time import EventTime, SteadyClock
+from router.http import HttpServer
+from router.server import Limits, Server, make_outlets
+from router.spark.daemon.host import SparkHost
+from router.spark.daemon.pipeline import BatchEnd, SparkPipeline
+from router.subscribers import Outlet, Wake
+from storage.train import Train
+
+if TYPE_CHECKING:
+    from engine.daemon.durable.recovery import Progress
+    from storage.spill_files import SpillFiles
+
+log = logging.getLogger("aurorad")
+
+DRAIN_SECONDS = 20.0
+
+
+class Daemon:
+    """``on_failure`` is called when the engine has failed and the process should end; ``on_progress`` during a replay.
+    With ``batch_end`` the run is a batch and ends with its sources (see ``SparkPipeline``)."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        version: str = "",
+        spark: SparkHost | None = None,
+        on_failure: Callable[[], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        batch_end: BatchEnd | None = None,
+    ) -> None:
+        self.network = network
+        self.version = version
+        self.failed = False
+        self._on_failure = on_failure
+        self._on_progress = on_progress
+        self._is_draining = self._is_ready = False
+        self.now_ns = SteadyClock(time_ns, partial(clock_gettime_ns, CLOCK_BOOTTIME))
+        self.catalog = Catalog(network)
+        self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
+        self.event_time = EventTime(network, self.now_ns)
+        self.keeper = make_keeper(network, self.now_ns, self.fail)
+        self._histories = None if self.keeper is None else self.keeper.histories
+        self._temporary_spill = make_temporary_spill(network)
+        self._io = IoLoop()
+        wake = Wake(self._io.loop)
+        outlets = make_outlets(network, wake, self._block_output, self._histories)
+        self.engine = self._make_engine(outlets)
+        self.ingress = self.engine.ingress
+        limits = Limits.of(network.config.limits)
+        self.server = Server(network, wake, self.ingress, outlets, limits=limits, now_ns=self.now_ns)
+        self.spark = self._make_spark(outlets, spark, batch_end)
+        if self.keeper is not None:
+            counters = DaemonCounters(self.engine, self.server)
+            self.keeper.attach(self.engine, self.event_time, self.server, counters)
+        self.overload = make_overload(self.catalog, self.engine)
+        self._monitoring = self._make_monitoring()
+        self.monitor = self._monitoring.monitor
+        self._autopilot = make_autopilot(self.engine, self.catalog.stats, self.recorders)
+        busy = self._monitoring.busy
+        self._web = Web(network, self.engine, self.server, self.monitor, busy, self._why_not_ready)
+        self.explain = self._web.explain
+
+    def _make_engine(self, outlets: Sequence[Outlet]) -> Engine:
+        config = self.network.config
+        return Engine(
+            self.network,
+            [outlet.deliver for outlet in outlets],
+            workers=config.engine.workers,
+            memory_bytes=config.engine.memory_bytes,
+            policy=config.scheduler.policy,
+            settings=scheduler_settings(config.scheduler),
+            event_time=self.event_time,
+            statistics=self.catalog.stats,
+            now_ns=self.now_ns,
+            spill=self._spill_files(),
+            explain=config.engine.explain,
+            log=self.keeper,
+            recorders=self.recorders,
+            on_failure=self.fail,
+        )
+
+    def _spill_files(self) -> SpillFiles | None:
+        if self._temporary_spill is not None:
+            return self._temporary_spill.files
+        return self.keeper.spill if self.keeper is not None and spills(self.network) else None
+
+    def _make_spark(
+        self, outlets: Sequence[Outlet], host: SparkHost | None, batch_end: BatchEnd | None
+    ) -> SparkPipeline:
+        spark = SparkPipeline(
+            self.network,
+            self.ingress,
+            self._block_output,
+            self._keep_dead_letters,
+            self.now_ns,
+            histories=self._histories,
+            data_dir=self.network.config.engine.data_dir,
+            host=host,
+            batch_end=batch_end,
+        )
+        for number, sink in spark.sinks.items():
+            if sink.queue is not None:
+                outlets[number].subscribe(sink.queue.deliver, "spark")
+        return spark
+
+    def _make_monitoring(self) -> Monitoring:
+        readings = DaemonReadings(
+            self.network,
+            self.version,
+            self.engine,
+            self.server,
+            self.spark,
+            self.keeper,
+            self.recorders,
+            self.overload.reading,
+            lambda: self._is_draining,
+            self.now_ns,
+        )
+        ticker = Ticker(self.engine, self.event_time)
+        return Monitoring(self.catalog, self.engine, readings, self.recorders, self.overload, ticker)
+
+    # -- start --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Restore and replay the data_dir, if any, start everything, and return when every listener is open.
+
+        StorageError when the data_dir cannot be trusted, ListenError when a listener cannot open: then nothing runs.
+        """
+        if self.keeper is not None:
+            self.keeper.open()
+        self._io.start()
+        self.engine.start()
+        try:
+            if self.keeper is not None:
+                self.engine.expire(False)  # a replayed tuple is always late
+                self.keeper.replay(self._report_progress)
+                self.engine.expire(True)
+            self.spark.open()
+            self._io.run(self.server.start())
+            self._io.run(self._web.open())
+        except BaseException:
+            self.stop(0.0)
+            raise
+        if self.keeper is not None:
+            self.keeper.start()
+        self.monitor.start()
+        if self._autopilot is not None:
+            self._autopilot.start()
+        self._is_ready = True
+        self.spark.start()
+        self._web.warm_up()
+
+    def _report_progress(self, progress: Progress) -> None:
+        if self._on_progress is not None:
+            self._on_progress(progress)
+
+    # -- stop ---------------------------------------------------------------------------------------------------------
+
+    def stop(self, drain_s: float = DRAIN_SECONDS) -> bool:
+        """Stop reading, drain, flush, close. False when time ran out before every tuple was out."""
+        deadline = monotonic() + drain_s
+        self._is_ready, self._is_draining = False, True
+        if self._autopilot is not None:
+            self._autopilot.stop()
+        self._io.call(self.server.stop_reading)
+        self.spark.stop_reading()
+        drained = drain(self._io, self.server, self.keeper, self.engine, self.spark, deadline)
+        if not drained and drain_s:
+            log.warning(
+                "draining was not finished after %.0f s: %s", drain_s, describe_backlog(self.engine, self.server)
+            )
+        self.spark.close()
+        if self.keeper is not None:
+            self.keeper.stop(checkpoint=not self.failed)
+        self.engine.stop()
+        self.monitor.stop()
+        self._io.run(self.server.close())
+        self._io.run(self._web.close())
+        self._io.stop()
+        if self.keeper is not None:
+            self.keeper.close()
+        if self._temporary_spill is not None:
+            self._temporary_spill.close()
+        return drained
+
+    def fail(self, error: Exception) -> None:
+        """Log that the engine has failed, take no more tuples, and have the process end. Any thread."""
+        log.critical("the engine failed", exc_info=error)
+        self._is_ready, self.failed = False, True
+        if self._on_failure is not None:
+            self._on_failure()
+
+    def _why_not_ready(self) -> str:
+        return "" if self._is_ready else "failed" if self.failed else "draining" if self._is_draining else "starting"
+
+    # -- for code in this process -------------------------------------------------------------------------------------
+
+    def subscribe(self, output: str, callback: Callable[[Train], None]) -> Callable[[], None]:
+        """Call ``callback`` with an output's trains, on the worker that made them. Returns a callable that ends it."""
+        return self.server.outlets[self.network.output(output).number].subscribe(callback)
+
+    def readings(self) -> Readings:
+        """Return all counters at this moment, with rates and load. Any thread."""
+        return self.monitor.readings()
+
+    @property
+    def http(self) -> HttpServer | None:
+        return self._web.http
+
+    # -- callbacks of the parts ---------------------------------------------------------------------------------------
+
+    def _block_output(self, output: int, blocked: bool) -> None:
+        self.engine.block_output(output, blocked)
+
+    def _keep_dead_letters(self, stream: str, sender: str, rejects: Sequence[Reject]) -> None:
+        """Keep refused rows that came by Spark. The I/O thread does it, because it owns the dead letters."""
+        self._io.call(self.server.dead_letters.add, self.now_ns(), stream, sender, rejects)

@@ -1,0 +1,186 @@
+"""Checkpoints of a running engine: when one is due, how it is made, and what may be deleted after it.
+
+A checkpoint is a cut (``cut``) on disk with everything else that a restart needs: numbers of batches, event-time
+clocks, outboxes, counters. It is made every ``checkpoint_s`` seconds, sooner when the log has grown by
+``CHECKPOINT_LOG_BYTES`` (a replay must not take long), and at once when a part asks for one. A failed checkpoint
+changes nothing: the ones before it stand.
+
+Order: the cut goes to disk first; only then may the log and the spill files before it go.
+
+Threads: the checkpoint thread; ``make`` may be called from another one, one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from threading import Event, Lock, Thread
+from time import monotonic, sleep
+from typing import Any, Protocol
+
+from catalog.network import Network
+from engine.daemon.durable.committer import Committer
+from engine.daemon.durable.cut import Cut, CutError, quiet
+from engine.daemon.durable.outbox import Outbox
+from engine.run.core import Engine
+from router.event_time import StreamClock
+from storage.checkpoint import CheckpointPart, Checkpoints
+from storage.log import Log
+from storage.spill_files import SpillFiles
+
+log = logging.getLogger("aurorad.durable")
+
+CHECKPOINT_LOG_BYTES = 256 * 1024**2
+
+AGAIN_SECONDS = 1.0
+"""The pause after a checkpoint that failed. On a full disk every group asks for one, and each copies all state."""
+
+PACE_SECONDS = 0.004
+"""About as long as the disk needs for a piece, so that a checkpoint takes half of the disk's time."""
+
+
+class KeptCounters(Protocol):
+    """Counts that go on after a restart, as plain data."""
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, data: Mapping[str, Any]) -> None: ...
+
+
+class Checkpointer:
+    def __init__(
+        self,
+        network: Network,
+        journal: Log,
+        checkpoints: Checkpoints,
+        spill: SpillFiles,
+        committer: Committer,
+        outboxes: Sequence[Outbox],
+        *,
+        every_s: float,
+        retain_bytes: int,
+    ) -> None:
+        self._network = network
+        self._log = journal
+        self._checkpoints = checkpoints
+        self._spill = spill
+        self._committer = committer
+        self._outboxes = outboxes
+        self._every_s = every_s
+        self.retain_bytes = retain_bytes
+        self.life = secrets.token_hex(6)  # names this process: see Cut
+        self._one_at_a_time = Lock()
+        self._stamps: dict[str, str] = {}
+        self._wanted = Event()
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="aurorad-checkpoint", daemon=True)
+        self._trouble = ""  # why the last one failed
+        self.failures = 0
+        self.pause_s = 0.0  # how long the last cut held the scheduler
+        self.position = 0  # in the log, of the newest checkpoint
+
+    def attach(self, engine: Engine, clocks: Sequence[StreamClock | None], counters: KeptCounters) -> None:
+        self._engine = engine
+        self._clocks = clocks
+        self._counters = counters
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._wanted.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def ask(self) -> None:
+        """Have a checkpoint made soon. Any thread."""
+        self._wanted.set()
+
+    def pace(self) -> None:
+        """Wait between two pieces of a checkpoint: nothing waits for it, but the log's syncs need the same disk."""
+        if not self._ended.is_set():
+            sleep(PACE_SECONDS)
+
+    def _run(self) -> None:
+        last = monotonic()
+        while not self._ended.is_set():
+            self._wanted.wait(min(1.0, self._every_s))
+            if self._ended.is_set() or not self._is_due(monotonic() - last):
+                continue
+            if not self.make():
+                self._ended.wait(AGAIN_SECONDS)
+            last = monotonic()
+
+    def _is_due(self, elapsed_s: float) -> bool:
+        """Whether a checkpoint is due. Without news in the log the newest one holds everything, and nothing is due."""
+        asked = self._wanted.is_set()
+        grown = self._log.durable - self.position
+        if not grown:
+            self._wanted.clear()
+        return grown > 0 and (asked or elapsed_s >= self._every_s or grown >= CHECKPOINT_LOG_BYTES)
+
+    # -- a checkpoint -------------------------------------------------------------------------------------------------
+
+    def make(self) -> bool:
+        """Make a checkpoint now. False when it failed; the ones before it stay valid."""
+        with self._one_at_a_time:
+            self._wanted.clear()  # this one answers everything that was asked before
+            try:
+                self._make()
+            except (OSError, CutError, TimeoutError) as error:
+                self.failures += 1
+                if str(error) != self._trouble:  # logged once, not for every retry
+                    log.warning("a checkpoint failed: %s", error)
+                self._trouble = str(error)
+                return False
+            self._trouble = ""
+            return True
+
+    def _make(self) -> None:
+        with self._committer.gate:
+            begun = monotonic()
+            with quiet(self._engine):
+                cut = Cut(self._engine, self._log.durable, self._rest(), self.life)
+            self.pause_s = monotonic() - begun
+        try:
+            parts = cut.parts(self._stamps)
+        finally:
+            cut.release()
+        self._persist(cut, parts)
+        oldest = self._checkpoints.oldest_kept
+        self._prune(cut.position if oldest is None else oldest)
+        self._spill.collect({n for facts in self._checkpoints.facts() for n in facts["spill"]})
+
+    def _persist(self, cut: Cut, parts: Mapping[str, CheckpointPart]) -> None:
+        """Write a cut to disk. Only after that may the log and the spill files before it be deleted."""
+        self._spill.sync()
+        facts = {"spill": sorted({ref.segment for ref in cut.spilled})}
+        self._checkpoints.write(cut.position, parts, facts)
+        self._stamps = {name: part.stamp for name, part in parts.items()}
+        self.position = cut.position
+
+    def _rest(self) -> dict[str, Any]:
+        """Return everything but boxes and queues."""
+        names = [s.name for s in self._network.streams]
+        outputs = self._network.outputs
+        return {
+            "admission": self._committer.numbers.snapshot(names),
+            "clocks": {n: c.snapshot() for n, c in zip(names, self._clocks, strict=True) if c is not None},
+            "outputs": {o.output.name: o.snapshot() for o in self._outboxes},
+            "unlogged": [[outputs[e.output].name, e.first, e.train] for e in self._committer.unlogged()],
+            "counters": self._counters.snapshot(),
+            "shed": self._engine.shedding.snapshot(),
+        }
+
+    def _prune(self, needed: int) -> None:
+        """Delete the log below what a checkpoint needs, and below what named readers may still ask for."""
+        wanted = [p for p in (outbox.needed_from() for outbox in self._outboxes) if p is not None]
+        below = min(needed, max(min(wanted, default=needed), self._log.durable - self.retain_bytes))
+        with self._committer.gate:
+            if self._log.prune(below):
+                for outbox in self._outboxes:
+                    outbox.drop_below(self._log.start)

@@ -1,0 +1,249 @@
+"""The keeper of a data_dir: log, histories and checkpoints around one engine, from its start to its end.
+
+    open()     lock the folder, find the newest good checkpoint, check the log, put the state back; nothing runs yet
+    replay()   with the engine running and no listener open: enter the trains that the log holds behind the checkpoint
+    start()    commit groups and make checkpoints from now on
+    stop()     make a last checkpoint, so that the next start replays nothing
+
+A damaged log or checkpoint raises StorageError from ``open``, with the file and the byte, before anything runs.
+
+The keeper is the engine's log (``engine/run/core.DurableLog``): the ingress submits trains, the outputs emit them. It
+is also what the committer acts on (``committer.CommitEffects``): a train that is on disk goes on into the network.
+
+Threads: ``submit`` and ``emit`` on any; the committer's thread enters trains; the checkpoint thread makes checkpoints.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from catalog.network import Network
+from engine.daemon.durable.checkpointer import Checkpointer, KeptCounters
+from engine.daemon.durable.commit_thread import CommitThread
+from engine.daemon.durable.committer import Committer, GroupOutcome, Input, Note
+from engine.daemon.durable.cut import spilled_refs
+from engine.daemon.durable.data_folder import DataFolder
+from engine.daemon.durable.histories import LoggedHistory
+from engine.daemon.durable.outbox import Outbox
+from engine.daemon.durable.recovery import Progress, Recovered, Recovery
+from engine.daemon.durable.restore import SavedState
+from engine.run.core import Engine
+from router.event_time import EventTime
+from storage.admission import BatchNumber
+from storage.checkpoint import Checkpoints
+from storage.files import Files, StorageError
+from storage.log import Log
+from storage.source_numbers import SourceNumbers
+from storage.spill_files import SpillFiles
+from storage.train import Train
+
+log = logging.getLogger("aurorad.durable")
+
+
+class LogReaders(Protocol):
+    """The server as the keeper sees it. Called on the committer's thread."""
+
+    def batches_settled(
+        self, committed: list[tuple[int, BatchNumber]], refused: list[tuple[int, BatchNumber, int, str]]
+    ) -> None:
+        """Answer the clients whose batches were committed or refused."""
+
+    def history_grew(self, output: int) -> None:
+        """Note that more of an output's history is on disk."""
+
+
+class Keeper:
+    def __init__(
+        self,
+        network: Network,
+        root: str,
+        *,
+        now_ns: Callable[[], int],
+        on_failure: Callable[[Exception], None],
+        checkpoint_s: float = 10.0,
+        retain_bytes: int = 1024**3,
+        files: Files | None = None,
+        threads: bool = True,
+    ) -> None:
+        """Without ``threads`` the owner of the keeper calls ``committer.step`` and ``checkpointer.make`` itself."""
+        self.network = network
+        self._folder = DataFolder(root, files)
+        files = self._folder.files
+        self._threads = threads
+        self.log = Log(files)
+        self.checkpoints = Checkpoints(files, lambda: self.checkpointer.pace())
+        self.spill = SpillFiles(files, keep_dead=True)
+        self.numbers = SourceNumbers(len(network.streams))
+        self.outboxes = [Outbox(output) for output in network.outputs]
+        self.committer = Committer(
+            self.log,
+            files,
+            [s.name for s in network.streams],
+            [o.name for o in network.outputs],
+            self.numbers,
+            self,
+            now_ns,
+        )
+        self._commits = CommitThread(self.committer, on_failure)
+        self.checkpointer = Checkpointer(
+            network,
+            self.log,
+            self.checkpoints,
+            self.spill,
+            self.committer,
+            self.outboxes,
+            every_s=checkpoint_s,
+            retain_bytes=retain_bytes,
+        )
+        self.histories = [
+            LoggedHistory(outbox, self.log, self.committer, self.checkpointer.ask) for outbox in self.outboxes
+        ]
+        self._recovery: Recovery | None = None
+        self.recovered = Recovered()
+
+    def attach(self, engine: Engine, event_time: EventTime, readers: LogReaders, counters: KeptCounters) -> None:
+        """Bind the engine and the server. Later than the constructor, because both are built on this keeper."""
+        self._engine = engine
+        self._clocks = event_time.clocks
+        self._readers = readers
+        self._counters = counters
+        self.checkpointer.attach(engine, event_time.clocks, counters)
+
+    # -- a start ------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lock the folder and restore the newest good checkpoint. StorageError when the folder cannot be trusted."""
+        self._folder.lock()
+        try:
+            with self._folder.start_errors():
+                self._open()
+        except StorageError:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        found = self.checkpoints.open()
+        for error in self.checkpoints.passed_over:
+            log.warning("a bad checkpoint was passed over: %s", error)
+        position = found.position if found is not None else 0
+        self.log.open(position)
+        if self.log.torn_bytes:
+            log.warning("%d bytes of a torn tail were removed from the log", self.log.torn_bytes)
+        saved = None if found is None else SavedState(found, self._folder.files)
+        self.spill.open(() if saved is None else spilled_refs(saved.queues))
+        if saved is not None:
+            saved.refuse_another_network(self.network, self._folder.root)
+            saved.restore_boundary(self.network, self.numbers, self._clocks, self.outboxes, self._counters)
+            saved.restore_engine(self._engine)
+        self.checkpointer.position = position
+        self._recovery = Recovery(self.log, position, self.network, self.outboxes, self.committer)
+        self._recovery.read_emitted([] if saved is None else saved.rest.get("unlogged", []))
+        self.recovered = Recovered(
+            checkpoint=found.number if found is not None else 0,
+            log_bytes=self._recovery.log_bytes,
+            torn_bytes=self.log.torn_bytes,
+            passed_over=len(self.checkpoints.passed_over),
+        )
+
+    def replay(self, on_progress: Callable[[Progress], None]) -> None:
+        """Let the log behind the checkpoint enter. The engine runs, nothing else feeds it, and no listener is open."""
+        assert self._recovery is not None
+        begun = monotonic()
+        if self._threads:
+            self._commits.start()
+        with self._folder.start_errors():
+            tuples = self._recovery.replay(self._engine, self._enter_replayed, on_progress)
+        self._recovery.settle(self._engine, self._commit_now, on_progress)
+        self._recovery.finish()
+        for outbox in self.outboxes:
+            outbox.durable_names = set(outbox.names)
+        self._commit_now()
+        self.recovered = self.recovered._replace(tuples=tuples, seconds=monotonic() - begun)
+        self._recovery = None
+
+    def _commit_now(self) -> None:
+        if not self._threads:
+            while self.committer.step():
+                pass
+
+    def _enter_replayed(self, stream: int, train: Train, logged_ns: int, batches: list[BatchNumber]) -> None:
+        self.numbers.commit(stream, batches)
+        self._engine.ingress.enter_logged(stream, train, logged_ns, is_replayed=True)
+
+    @property
+    def is_replaying(self) -> bool:
+        return self._recovery is not None
+
+    def start(self) -> None:
+        if self._threads:
+            self.checkpointer.start()
+        if self.recovered.tuples:
+            self.checkpointer.ask()  # so that a second crash does not replay the same log again
+
+    # -- the engine's log ---------------------------------------------------------------------------------------------
+
+    def submit(self, stream: int, train: Train, batch: BatchNumber | None = None) -> None:
+        """Log a train; when it is on disk it enters the network. Any thread."""
+        self.committer.submit(Input(stream, train, batch, train.nbytes + 64))
+
+    def emit(self, output: int, train: Train) -> None:
+        """Keep a train of an output in its history. On the worker that made it."""
+        self.histories[output].emit(train)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was submitted is on disk, or cannot get there."""
+        return self.committer.is_idle or bool(self.committer.refusal)
+
+    @property
+    def has_room(self) -> bool:
+        return self.committer.has_room
+
+    @property
+    def refusal(self) -> str:
+        return self.committer.refusal
+
+    # -- what the committer acts on -----------------------------------------------------------------------------------
+
+    def enter(self, stream: int, train: Train, logged_ns: int) -> None:
+        self._engine.ingress.enter_logged(stream, train, logged_ns)
+
+    def emitted(self, output: int, first: int, tuples: int, position: int) -> None:
+        self.outboxes[output].committed(first, tuples, position)
+        self._readers.history_grew(output)
+
+    def settled(self, outcome: GroupOutcome) -> None:
+        self._readers.batches_settled(outcome.committed, outcome.refused)
+
+    def notes(self) -> list[Note]:
+        return [note for history in self.histories for note in history.notes()]
+
+    def disk_full(self) -> None:
+        self.checkpointer.ask()  # a checkpoint lets the keeper delete the log before it
+
+    def submitted(self) -> None:
+        self._commits.wake()
+
+    def room_again(self) -> None:
+        self._engine.ingress.room_again()
+
+    # -- an end -------------------------------------------------------------------------------------------------------
+
+    def stop(self, *, checkpoint: bool = True) -> None:
+        """Stop committing, before the engine stops. Without a checkpoint the next start has more to replay.
+
+        In the middle of a replay no checkpoint is made: it would claim that the whole log has been through the network.
+        """
+        self.checkpointer.stop()
+        self._commits.stop()
+        if checkpoint and not self.is_replaying:
+            self.checkpointer.make()
+
+    def close(self) -> None:
+        """Close the files and release the lock. Called when no history is read any more."""
+        self.log.close()
+        self.spill.close()
+        self._folder.release()

@@ -1,0 +1,93 @@
+"""What the daemon does with each sample of the monitor, ten times a second, on the monitor's thread.
+
+1. Move the watermarks of silent streams, and wake boxes with time-outs (``ticker``).
+2. Record which boxes kept the workers busy, for ``aurorad explain``.
+3. Let the overload control decide on a new shed plan.
+4. Post to the scheduler which share of each output's tuples missed its deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import thread_time_ns
+
+from catalog.catalog import Catalog
+from catalog.readings import Readings
+from engine.daemon.readings import DaemonReadings
+from engine.daemon.ticker import Ticker
+from engine.run.core import Engine
+from load_shedder.control_loop import OverloadControl
+from load_shedder.decide.places import shed_arcs
+from qos_monitor.busy import BusyHistory
+from qos_monitor.histogram import LatencyRecorder
+from qos_monitor.loop import Monitor
+from qos_monitor.sampler import Sample
+from qos_monitor.verdict import LoadJudge
+from scheduler.events import MissedShares
+from scheduler.policies import runs_urgent_first
+
+log = logging.getLogger("aurorad")
+
+
+class Monitoring:
+    """Owner: the monitor's thread, which ``monitor`` starts and stops."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        engine: Engine,
+        readings: DaemonReadings,
+        recorders: list[LatencyRecorder],
+        overload: OverloadControl[Sample],
+        ticker: Ticker,
+    ) -> None:
+        self._engine = engine
+        self._overload = overload
+        self._ticker = ticker
+        self._reported = [(0, 0)] * len(recorders)  # tuples and missed deadlines that the scheduler knows of
+        self.busy = BusyHistory()
+        self.monitor = Monitor(
+            catalog,
+            readings.read,
+            recorders,
+            values=lambda: overload.values,
+            on_sample=self._on_sample,
+            on_error=_monitor_failed,
+        )
+
+    def _on_sample(self, sample: Sample, readings: Readings) -> None:
+        self._ticker.tick(self._engine.now_ns())
+        self.busy.note(sample)
+        self._overload.on_sample(sample, [bool(output.readers) for output in readings.outputs])
+        self._engine.refresh_losses()
+        self._report_missed(readings)
+
+    def _report_missed(self, readings: Readings) -> None:
+        """Post the share of tuples that missed their deadline since the last tick, by output; -1 where none came."""
+        shares: list[float] = []
+        for number, output in enumerate(readings.outputs):
+            tuples, missed = output.latency.tuples, output.latency.missed
+            tuples_before, missed_before = self._reported[number]
+            news = tuples - tuples_before
+            shares.append((missed - missed_before) / news if news > 0 else -1.0)
+            self._reported[number] = (tuples, missed)
+        if max(shares, default=-1.0) >= 0:
+            self._engine.post(MissedShares(tuple(shares)))
+
+
+def make_overload(catalog: Catalog, engine: Engine) -> OverloadControl[Sample]:
+    """Return the overload control of an engine. Its cost is measured in processor time of the monitor's thread."""
+    network, shedding = engine.network, engine.shedding
+    urgent_first = runs_urgent_first(network.config.scheduler.policy)
+    return OverloadControl(
+        catalog.epoch,
+        LoadJudge(network, shed_arcs(network), network.config.engine.workers, urgent_first=urgent_first),
+        engine.shed,
+        semantic_arcs=shedding.valuations.semantic_arcs,
+        values=shedding.values,
+        clock_ns=thread_time_ns,
+    )
+
+
+def _monitor_failed(error: BaseException) -> None:
+    log.error("the monitor failed and has ended: statistics and metrics no longer change", exc_info=error)

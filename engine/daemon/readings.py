@@ -1,0 +1,115 @@
+"""The daemon's counters at one moment, as plain data: the monitor, HTTP and the last log line read them.
+
+The parts count, each for itself; this module adds their counts up. Any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from catalog.network import Network
+from catalog.readings import EngineReading, OutputReading, OverloadReading, Readings, StreamReading
+from engine.run.core import Engine
+from qos_monitor.histogram import LatencyRecorder
+from router.server import Server
+from router.spark.daemon.pipeline import SparkPipeline
+
+if TYPE_CHECKING:
+    from engine.daemon.durable.keeper import Keeper
+
+
+class DaemonReadings:
+    def __init__(
+        self,
+        network: Network,
+        version: str,
+        engine: Engine,
+        server: Server,
+        spark: SparkPipeline,
+        keeper: Keeper | None,
+        recorders: Sequence[LatencyRecorder],
+        overload: Callable[[], OverloadReading],
+        is_draining: Callable[[], bool],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._network = network
+        self._version = version
+        self._engine = engine
+        self._server = server
+        self._spark = spark
+        self._keeper = keeper
+        self._recorders = recorders
+        self._overload = overload
+        self._is_draining = is_draining
+        self._now_ns = now_ns
+        self._started_ns = now_ns()
+
+    def read(self) -> Readings:
+        """Return the counters as they stand, without rates or load, which the monitor adds."""
+        now_ns, engine = self._now_ns(), self._engine.readings
+        return Readings(
+            streams=[self._stream(number) for number in range(len(self._network.streams))],
+            arcs=engine.arcs(),
+            boxes=engine.boxes(),
+            outputs=[self._output(number, now_ns) for number in range(len(self._network.outputs))],
+            workers=engine.workers(),
+            scheduler=engine.scheduler(),
+            engine=self._whole(now_ns),
+            spark=self._spark.spark_reading(),
+            bulk=self._spark.bulk_readings(),
+            sinks=self._spark.sink_readings(),
+            overload=self._overload(),
+        )
+
+    def _stream(self, number: int) -> StreamReading:
+        """Return one stream's counts: sockets, Spark, code and a replay together."""
+        port, ingress = self._server.ports[number], self._engine.ingress
+        bulk = self._spark.intake.counts[number]
+        rejected = {str(reason): count for reason, count in list(port.rejected.items())}
+        for reason, count in list(bulk.rejected.items()):
+            rejected[str(reason)] = rejected.get(str(reason), 0) + count
+        if skewed := ingress.rejected_skew[number]:
+            rejected["skew"] = skewed
+        to_log = 0
+        if self._keeper is not None:
+            to_log = self._keeper.committer.pending_tuples[number]  # a tuple counts as received once it is in the log
+            if lost := self._keeper.committer.lost_tuples[number]:
+                rejected["log_failed"] = lost
+        return StreamReading(
+            name=port.stream.name,
+            received=port.received + ingress.received[number] + bulk.received - to_log,
+            duplicates=port.duplicates + bulk.duplicates,
+            admitted=ingress.admitted[number],
+            rejected=rejected,
+            received_bytes=port.received_bytes + bulk.received_bytes,
+            connections=port.connections + bulk.connections,
+            paused=self._server.is_paused(number),
+        )
+
+    def _output(self, number: int, now_ns: int) -> OutputReading:
+        outlet, delivery = self._server.outlets[number], self._engine.deliveries[number]
+        return OutputReading(
+            outlet.name,
+            outlet.emitted + delivery.replayed,
+            self._recorders[number].reading(now_ns),
+            outlet.readings(),
+            cost_ns=delivery.cost_ns,
+        )
+
+    def _whole(self, now_ns: int) -> EngineReading:
+        engine = self._engine
+        return EngineReading(
+            version=self._version,
+            network_version=self._network.version,
+            now_ns=now_ns,
+            uptime_ns=now_ns - self._started_ns,
+            workers=len(engine.pool.busy_ns),
+            memory_used=engine.storage.used_bytes,
+            memory_budget=engine.storage.budget_bytes,
+            memory_peak=engine.storage.peak_bytes,
+            shed_level=engine.shedding.plan.level,
+            spill_bytes=engine.storage.spill_bytes,
+            dead_letters=self._server.dead_letters.total,
+            draining=self._is_draining(),
+        )

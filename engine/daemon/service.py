@@ -1,0 +1,190 @@
+"""The daemon as a process: start, signals, exit codes, with the usual conventions of Unix daemons.
+
+On SIGTERM or SIGINT the daemon stops reading, drains, flushes and exits with 0; a second signal ends it at once. On
+SIGHUP it reads the network file again and logs its errors; a file with errors changes nothing. With a network file that
+cannot be deployed it exits with 78.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from select import select
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from catalog.config.read import Overrides
+from catalog.errors import NetworkError
+from catalog.network import Network
+from engine.daemon.daemon import Daemon
+from engine.daemon.logs import set_up_logs
+from engine.daemon.version import own_version
+from engine.run.network_file import read_network
+from engine.run.tuning import tune_process
+from qos_monitor.conservation import residuals
+
+if TYPE_CHECKING:
+    from engine.daemon.durable.keeper import Keeper
+    from engine.daemon.durable.recovery import Progress
+
+log = logging.getLogger("aurorad")
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+FAILED = 0  # no signal's number: the engine has failed
+DONE = 255  # no signal's number either: with --once, the sources have nothing left to read
+ONCE_DRAIN_SECONDS = 24 * 3600.0  # a batch is to be finished, however long that takes
+EX_SOFTWARE = 70  # sysexits.h: an internal error; systemd restarts the daemon
+
+
+class StoppedEarlyError(Exception):
+    """Raised when a signal comes before the daemon has started."""
+
+
+class Signals:
+    """Signals as numbers in a pipe. The kernel may interrupt any thread with a signal, and a main thread that waits for
+    a lock then sleeps on. The pipe wakes the main thread, whichever thread was interrupted."""
+
+    def __init__(self, wanted: Sequence[signal.Signals]) -> None:
+        self._read_end, self._write_end = os.pipe()
+        self._unread: deque[int] = deque()  # taken from the pipe, and not yet returned by ``wait``
+        os.set_blocking(self._write_end, False)
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        for number in wanted:
+            signal.signal(number, lambda _number, _frame: None)  # the number is in the pipe already
+
+    def has_arrived(self, wanted: Sequence[int]) -> bool:
+        """Tell whether one of these signals has come. ``wait`` still returns it."""
+        while select([self._read_end], [], [], 0)[0]:
+            self._unread.append(os.read(self._read_end, 1)[0])
+        return any(number in wanted for number in self._unread)
+
+    def send(self, number: int) -> None:
+        """Wake ``wait`` with a number that is no signal's. Any thread."""
+        os.write(self._write_end, bytes([number]))
+
+    def wait(self) -> int:
+        """Return the number of the next signal, or the next number that was sent."""
+        return self._unread.popleft() if self._unread else os.read(self._read_end, 1)[0]
+
+
+def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
+    """Run the daemon until a signal ends it, and return the exit code. Raises NetworkError and ListenError.
+
+    With ``once`` it also ends when every Spark source is at its end and all results are out; the code is then 1 if a
+    source failed or draining did not finish.
+    """
+    network = read_network(file, overrides=overrides)
+    set_up_logs(network.config.log.format, network.config.log.level)
+    for warning in network.warnings:
+        log.warning("%s:%d: %s: %s", file, warning.line, warning.place, warning.message)
+    signals = Signals((*STOPS, signal.SIGHUP))
+    tune_process()
+    daemon = Daemon(
+        network,
+        version=own_version(),
+        on_failure=partial(signals.send, FAILED),
+        on_progress=_progress_until_stopped(signals) if network.config.engine.data_dir is not None else None,
+        batch_end=partial(signals.send, DONE) if once else None,
+    )
+    try:
+        daemon.start()
+    except StoppedEarlyError:
+        log.info("stopped during recovery: nothing is lost, and the next start recovers from the same checkpoint")
+        return 0
+    _log_start(daemon, file)
+    while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
+        _reload(file, overrides, network)
+    if number == FAILED:
+        daemon.stop(0.0)
+        return EX_SOFTWARE
+    log.info("%s: draining", "the sources are at their end" if number == DONE else signal.Signals(number).name)
+    for again in STOPS:
+        signal.signal(again, _exit_now)
+    drained = daemon.stop(ONCE_DRAIN_SECONDS) if number == DONE else daemon.stop()
+    _log_stop(daemon, drained)
+    return 1 if number == DONE and (daemon.spark.failures or not drained) else 0
+
+
+def _progress_until_stopped(signals: Signals) -> Callable[[Progress], None]:
+    """Return a callable that shows the progress of a recovery, and breaks it off on a signal: it may take long."""
+    from engine.daemon.durable.progress import ProgressBar
+
+    show = ProgressBar()
+
+    def progress(progress: Progress) -> None:
+        show(progress)
+        if signals.has_arrived(STOPS):
+            raise StoppedEarlyError
+
+    return progress
+
+
+def _log_start(daemon: Daemon, file: Path) -> None:
+    network = daemon.network
+    asked, policy = network.config.scheduler.policy, daemon.engine.choice.policy
+    if daemon.keeper is not None:
+        _log_recovery(daemon.keeper)
+    for name, (host, port) in daemon.server.addresses.items():
+        log.info("%s listens on %s:%d", name, host, port)
+    if daemon.http is not None:
+        log.info("metrics and the page are at %s", daemon.http.url)
+    log.info(
+        "aurorad %s runs %s: %d streams, %d boxes, %d outputs, policy %s, %d workers",
+        daemon.version,
+        file,
+        len(network.streams),
+        len(network.boxes),
+        len(network.outputs),
+        policy if asked == policy else f"{asked} (at first {policy})",
+        network.config.engine.workers,
+    )
+
+
+def _log_recovery(keeper: Keeper) -> None:
+    found = keeper.recovered
+    log.info(
+        "recovered from %s in %.2f s: %d tuples of %d bytes of log replayed",
+        f"checkpoint {found.checkpoint}" if found.checkpoint else "an empty state",
+        found.seconds,
+        found.tuples,
+        found.log_bytes,
+    )
+
+
+def _log_stop(daemon: Daemon, drained: bool) -> None:
+    readings = daemon.readings()
+    received = sum(stream.received for stream in readings.streams)
+    admitted = sum(stream.admitted for stream in readings.streams)
+    emitted = sum(output.emitted for output in readings.outputs)
+    missing = sum(residuals(readings).values())
+    log.info(
+        "stopped%s: %d tuples received, %d admitted, %d emitted, %d unaccounted for",
+        "" if drained else " with tuples left",
+        received,
+        admitted,
+        emitted,
+        missing,
+    )
+
+
+def _reload(file: Path, overrides: Overrides, running: Network) -> None:
+    try:
+        network = read_network(file, overrides=overrides, version=running.version + 1)
+    except NetworkError as error:
+        for problem in error.problems:
+            log.error("%s:%d: %s: %s", file, problem.line, problem.place, problem.message)
+        log.error("%s has errors: the running network goes on", file)
+        return
+    if network.config == running.config:
+        log.info("%s has not changed", file)
+    else:
+        log.warning("%s is valid and differs from the running network: restart to deploy it", file)
+
+
+def _exit_now(_number: int, _frame: FrameType | None) -> None:
+    os._exit(1)

@@ -1,0 +1,76 @@
+"""The daemon's answers over HTTP (``router/http.py``): metrics, statistics, the network, explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from catalog.network import Network
+from engine.run.core import Engine
+from qos_monitor.busy import BusyHistory
+from qos_monitor.loop import Monitor
+from router.http import HttpQueries, HttpServer, make_app
+from router.server import Server
+
+
+class Web:
+    """``why_not_ready`` returns the reason why the daemon takes no tuples, "" when it does. Owner: the I/O thread."""
+
+    def __init__(
+        self,
+        network: Network,
+        engine: Engine,
+        server: Server,
+        monitor: Monitor,
+        busy: BusyHistory,
+        why_not_ready: Callable[[], str],
+    ) -> None:
+        self._network = network
+        self._engine = engine
+        self._server = server
+        self._monitor = monitor
+        self._busy = busy
+        self._why_not_ready = why_not_ready
+        self.http: HttpServer | None = None
+
+    async def open(self) -> None:
+        """Listen, unless the network file has no ``http`` address. Raises ListenError."""
+        listen = self._network.config.http.listen
+        if listen is not None:
+            self.http = await HttpServer.start(make_app(self._queries()), listen.host, listen.port)
+
+    async def close(self) -> None:
+        if self.http is not None:
+            await self.http.stop()
+
+    def warm_up(self) -> None:
+        """Import prometheus-client, which takes 30 ms, before the first scrape and after everything else is ready."""
+        _ = self._metrics
+
+    def explain(self, output: str, where: str, limit: int) -> dict[str, Any]:
+        """Explain why an output's slowest tuples of the last minute were late. AuroraError for a bad question."""
+        from engine.run.journeys.explain import explain
+
+        engine = self._engine
+        return explain(engine.journeys, self._busy, self._network, output, where, limit, engine.now_ns())
+
+    def _queries(self) -> HttpQueries:
+        return HttpQueries(
+            metrics=lambda accept: self._metrics(accept),
+            stats=self._monitor.stats,
+            network=lambda: self._network,
+            ready=self._why_not_ready,
+            dead_letters=lambda limit: self._server.dead_letters.to_json(limit=limit),
+            tap=self._engine.taps.register,
+            explain=self.explain,
+            drops=self._engine.shedding.to_json,
+        )
+
+    @cached_property
+    def _metrics(self) -> Callable[[str], tuple[bytes, str]]:
+        from qos_monitor.metrics import EngineCollector, expose, registry_for
+
+        monitor = self._monitor
+        registry = registry_for(EngineCollector(monitor.readings, lambda: monitor.residuals))
+        return lambda accept: expose(registry, accept)

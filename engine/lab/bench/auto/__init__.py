@@ -1,0 +1,3 @@
+"""``bench auto``: does ``policy: auto`` choose well? ``bench.py`` compares it with every fixed policy in the simulator,
+``workloads.py`` makes the networks and arrivals, ``pieces.py`` divides the work among processes and keeps results.
+"""

@@ -1,0 +1,27 @@
+"""Shapes of arrivals: multiples of the knee over time. Pure functions, shared by the senders and the evaluation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SHAPES = ("uniform", "bursty", "ramp", "step")
+STEP_LOW = 0.5
+
+
+class ArrivalShape(NamedTuple):
+    """``load`` is the mean of uniform, bursty and ramp, and the height of a step."""
+
+    name: str
+    load: float
+    seconds: float
+
+    def factor(self, at_s: float) -> float:
+        """Return the multiple of the knee at a time."""
+        share = at_s / self.seconds
+        if self.name == "bursty":  # half a second high, half a second low
+            return self.load * (1.6 if at_s % 1.0 < 0.5 else 0.4)
+        if self.name == "ramp":
+            return self.load * 2.0 * share
+        if self.name == "step":  # low for a quarter, high for a quarter, low for half of the time
+            return self.load if 0.25 <= share < 0.5 else STEP_LOW
+        return self.load

@@ -1,0 +1,23 @@
+"""P4, figure 11: use of the processor over lambda, in the runs of figure 10."""
+
+from __future__ import annotations
+
+from engine.lab.figures.figure import Figure, FigureData, FigureVerdict
+from engine.lab.figures.lab import Lab
+from engine.lab.figures.p4_deadlines import RANDOM, TABLE_1
+from engine.lab.figures.p4_panels import cpu, cpu_verdict
+
+FIGURE = Figure(
+    title="Use of the processor over lambda, random selectivity",
+    claim=("As with fixed selectivity: TAAT > ATS > BTS."),
+    engines=("simulated",),
+    parameters={"queries": "100", "selectivity": "drawn from [0.01, 1]", **TABLE_1},
+)
+
+
+def measure(lab: Lab) -> FigureData:
+    return cpu(lab, 100, RANDOM, quick=(0.2,))
+
+
+def verdict(measured: FigureData) -> FigureVerdict:
+    return cpu_verdict(measured)

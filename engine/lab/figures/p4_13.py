@@ -1,0 +1,23 @@
+"""P4, figure 13: as figure 10, with 300 queries."""
+
+from __future__ import annotations
+
+from engine.lab.figures.figure import Figure, FigureData, FigureVerdict
+from engine.lab.figures.lab import Lab
+from engine.lab.figures.p4_deadlines import RANDOM, TABLE_1
+from engine.lab.figures.p4_panels import sdmr, sdmr_verdict
+
+FIGURE = Figure(
+    title="SDMR over lambda, 300 queries, random selectivity",
+    claim=("As with fixed selectivity, and a little more is missed."),
+    engines=("simulated",),
+    parameters={"queries": "300", "selectivity": "drawn from [0.01, 1]", **TABLE_1},
+)
+
+
+def measure(lab: Lab) -> FigureData:
+    return sdmr(lab, 300, RANDOM, quick=(0.15,))
+
+
+def verdict(measured: FigureData) -> FigureVerdict:
+    return sdmr_verdict(measured)

@@ -1,0 +1,268 @@
+"""The engine's parts and how they are wired: storage, routes, scheduler and workers around one network.
+
+The daemon adds sockets, HTTP and the monitor. Benchmarks and tests run the engine alone. In both cases trains come in
+through ``ingress`` and leave through ``deliveries``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from time import monotonic, perf_counter_ns, sleep, time_ns
+from typing import TYPE_CHECKING, Protocol
+
+from catalog.network import Network
+from catalog.stats import Statistics
+from engine.run.delivery import Delivery, OutputLog
+from engine.run.executable import Sheds
+from engine.run.idle_path import idle_paths
+from engine.run.ingress import Ingress, TrainLog
+from engine.run.journeys.recorder import Journeys
+from engine.run.preference import CompiledPreference
+from engine.run.readings import EngineReadings
+from engine.run.runtime import BoxRuntime
+from engine.run.spiller import Spiller, spillable_arcs
+from engine.run.taps import Taps
+from engine.run.worker import WorkerPool
+from load_shedder.apply.limits import dead_points
+from load_shedder.apply.shedding import Shedding
+from load_shedder.decide.values import Valuations
+from load_shedder.record.book import LossBook
+from load_shedder.record.ring import DropCounts
+from load_shedder.shed_plan import ShedPlan
+from qos_monitor.histogram import LatencyRecorder
+from router.event_time import EventTime
+from router.routes import Routes
+from scheduler.choice import AUTO, Choice, first_choice
+from scheduler.claims import QueuedPlan
+from scheduler.events import Enqueued, OutputBlocked, OutputFreed
+from scheduler.loop import SchedulerLoop
+from scheduler.policies import policies
+from scheduler.state import SchedulerSettings, SchedulerState
+from storage.manager import ANNOUNCED, StorageManager
+from storage.train import Train
+
+if TYPE_CHECKING:
+    from storage.spill_files import SpillFiles
+
+
+log = logging.getLogger("aurorad.engine")
+
+
+class DurableLog(TrainLog, OutputLog, Protocol):
+    """The log of a data_dir as the engine sees it: trains in, outputs out (``engine/daemon/durable/keeper.py``)."""
+
+
+class Engine:
+    """``outlets``, by the output's number, take its trains. With a ``log`` every train is on disk before any box sees
+    it. ``recorders``, by output, record latencies; ``explain`` samples journeys."""
+
+    def __init__(
+        self,
+        network: Network,
+        outlets: Sequence[Callable[[Train], None]],
+        *,
+        workers: int = 2,
+        memory_bytes: int = 512 * 2**20,
+        policy: str = "round_robin",
+        settings: SchedulerSettings | None = None,
+        event_time: EventTime | None = None,
+        statistics: Statistics | None = None,
+        now_ns: Callable[[], int] = time_ns,
+        spill: SpillFiles | None = None,
+        explain: bool = False,
+        log: DurableLog | None = None,
+        recorders: Sequence[LatencyRecorder] | None = None,
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.network = network
+        self.now_ns = now_ns
+        on_failure = on_failure or _log_failure
+        self.choice = first_choice(network) if policy == AUTO else Choice(policy, "the network file says so")
+        self.changes = 0  # of the policy
+        self.shedding = Shedding(
+            network,
+            LossBook(network, self._selectivity),
+            Valuations(network, CompiledPreference),
+            now_ns,
+            on_change=self._apply_drops,
+            queue_drops=self._expired_counts,
+        )
+        self.spiller: Spiller | None = None if spill is None else Spiller()
+        self.storage = self._make_storage(memory_bytes, spill)
+        self.state = SchedulerState(network, settings, statistics)
+        self.runtimes = [BoxRuntime(node) for node in network.boxes]
+        self.journeys = Journeys(network, self.runtimes, now_ns) if explain else None
+        execution_queue: SimpleQueue[QueuedPlan] = SimpleQueue()
+        self.loop = SchedulerLoop(
+            self.state, policies()[self.choice.policy], self.storage, execution_queue, workers, now_ns, perf_counter_ns,
+            observer=self.journeys, on_failure=on_failure, dead_points=dead_points(network),
+        )  # fmt: skip
+        self.post = self.loop.post
+        self.taps = Taps(network, self._recompile)
+        self.deliveries = self._make_deliveries(outlets, recorders, log)
+        self.routes = Routes(self.storage, self._announce, self.loop.act_on_news, self.deliveries)
+        self.pool = WorkerPool(
+            network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns, self.journeys,
+            on_failure,
+        )  # fmt: skip
+        for runtime in self.runtimes:
+            runtime.watch_losses(self.shedding.book.boxes.get(runtime.node.number))
+        self.ingress = Ingress(
+            network,
+            self.storage,
+            self.routes,
+            self.loop,
+            self.pool,
+            self.taps,
+            idle_paths(self.loop, self.storage, self.pool, self.journeys),
+            self.shedding.overflow_masks(),
+            event_time,
+            log,
+            now_ns,
+        )
+        self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
+        self.readings = EngineReadings(self, policy)
+
+    def _make_deliveries(
+        self,
+        outlets: Sequence[Callable[[Train], None]],
+        recorders: Sequence[LatencyRecorder] | None,
+        log: DurableLog | None,
+    ) -> list[Delivery]:
+        return [
+            Delivery(
+                output,
+                outlets[output.number],
+                recorder=None if recorders is None else recorders[output.number],
+                journeys=self.journeys,
+                taps=self.taps,
+                log=log,
+                now_ns=self.now_ns,
+            )
+            for output in self.network.outputs
+        ]
+
+    def _make_storage(self, memory_bytes: int, spill: SpillFiles | None) -> StorageManager:
+        arcs = self.network.arcs
+        if spill is None or self.spiller is None:
+            return StorageManager(
+                len(arcs), memory_bytes, on_room=self._room_again, on_expired=self.shedding.note_expired
+            )
+        from storage.spilling import SpillingStorage  # pyarrow comes with it: imported only when spilling is on
+
+        return SpillingStorage(
+            [arc.schema for arc in arcs],
+            memory_bytes,
+            spill,
+            spillable_arcs(self.network),
+            announce=self._announce,
+            wake_scheduler=lambda: self.loop.act_on_news(),
+            wake_spiller=self.spiller.wake,
+            on_room=self._room_again,
+            on_expired=self.shedding.note_expired,
+        )
+
+    def _room_again(self) -> None:
+        self.ingress.room_again()
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.pool.start()
+        if self.spiller is not None:
+            self.spiller.start(self.storage)
+        self._thread.start()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until no train waits and no plan runs. The caller has stopped feeding. False when time ran out."""
+        deadline = monotonic() + timeout_s
+        while not self.is_quiet():
+            if monotonic() > deadline or self.loop.failure is not None:
+                return False
+            sleep(0.002)
+        return True
+
+    def is_quiet(self) -> bool:
+        """Tell whether no train waits and no plan runs.
+
+        The order of the checks matters. A train is in storage before its event is posted, and a plan is outstanding
+        until its Finished event is applied, so one of the checks sees everything that is under way.
+        """
+        return self.loop.is_resting and self.storage.is_empty() and not self.state.outstanding and self.loop.is_resting
+
+    def stop(self) -> None:
+        """End the threads. Trains that wait stay in storage."""
+        self.loop.stop()
+        self._thread.join()
+        self.pool.stop()
+        if self.spiller is not None:
+            self.spiller.stop()
+
+    def follow(self, policy: str, reason: str) -> None:
+        """Let another policy decide from the next step on."""
+        self.loop.follow(policies()[policy])
+        self.choice = Choice(policy, reason)
+        self.changes += 1
+
+    # -- outputs ----------------------------------------------------------------------------------------------------
+
+    def block_output(self, output: int, blocked: bool) -> None:
+        """Stop the boxes and the streams right before an output that takes no more, or let them go on."""
+        self.post(OutputBlocked(output) if blocked else OutputFreed(output))
+        self.ingress.block_output(output, blocked)
+
+    # -- dropped tuples ---------------------------------------------------------------------------------------------
+
+    def shed(self, plan: ShedPlan) -> None:
+        """Drop what this shed plan says from now on, and nothing else. Any thread."""
+        self.shedding.apply(plan)
+
+    def refresh_losses(self) -> None:
+        """Update the shedder's view of the streams' values, and forget losses that no open window needs any more.
+
+        The monitor calls this some times a second.
+        """
+        self.shedding.refresh(self.ingress.latest)
+        self.shedding.book.forget(lambda box: self.runtimes[box].closed_ns)
+
+    def expire(self, on: bool) -> None:
+        """Switch the dropping of tuples that are too late for every output on or off."""
+        self.loop.dead_points = dead_points(self.network) if on else {}
+
+    def _apply_drops(self, sheds: Sheds) -> None:
+        self.ingress.shed(sheds)
+        self.pool.shed(sheds)
+
+    def _recompile(self) -> None:
+        """Compile plans anew after a tap has come or gone: a compiled plan contains its taps."""
+        self.pool.forget_compiled()
+
+    def _selectivity(self, box: int, port: int) -> float:
+        """Return the measured share of a box's tuples that leave by a port; 1 before its first tuple."""
+        runtime = self.runtimes[box]
+        return runtime.tuples_out[port] / runtime.tuples_in if runtime.tuples_in else 1.0
+
+    def _expired_counts(self) -> DropCounts:
+        return {(a, "expired"): q.expired for a, q in enumerate(self.storage.queues) if q.expired}
+
+    def _announce(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
+        """Put the event of a queued train into the scheduler's mailbox. On the thread that queued it."""
+        if nbytes == ANNOUNCED:
+            return
+        arrival_ns = train.arrival_ns
+        if train.count:
+            first_ns = int(arrival_ns[0])
+            journeys = self.journeys
+            if journeys is not None and (first_ns >= journeys.due_ns or journeys.probed_plans):
+                journeys.note_queued(arcs, train, first_ns)  # before the event: no plan can claim the train yet
+            # Arrivals within a train are nearly in order, so the middle between both ends is the mean, at no cost.
+            self.loop.mailbox.put(Enqueued(arcs, train.count, first_ns, (first_ns + int(arrival_ns[-1])) // 2, nbytes))
+        else:
+            self.loop.mailbox.put(Enqueued(arcs, 0, 0, 0, nbytes))
+
+
+def _log_failure(error: Exception) -> None:
+    log.critical("the scheduler or a worker failed: the engine decides nothing any more", exc_info=error)

@@ -1,0 +1,61 @@
+"""Read a network file with the box kinds, policies, codecs and expressions of this engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from catalog.build import build_network
+from catalog.config.read import Overrides
+from catalog.network import Kinds, Network
+from catalog.schema import Schema, Type
+from engine.operators.boxes import box_kinds
+from engine.operators.expressions import compile_expression
+from engine.run.declared_costs import declared_costs
+from engine.run.preference import CompiledPreference
+from load_shedder.decide.values import unvalued_drops
+from load_shedder.decide.warnings import ShedWarning, shed_warnings
+from router.codecs import CODECS
+from scheduler.choice import AUTO
+from scheduler.policies import nearest, policies, requirements
+from scheduler.trains import AUTO_TUPLES
+
+
+def read_network(
+    source: Path | str,
+    env: Mapping[str, str] | None = None,
+    *,
+    version: int = 1,
+    overrides: Overrides | None = None,
+) -> Network:
+    """Read and check a network file. Raises NetworkError with all of its problems."""
+    return build_network(
+        source,
+        cast(Kinds, box_kinds()),  # mypy: a box's parameters_model is narrower than the protocol's
+        env,
+        policies=(*policies(), AUTO),
+        formats=tuple(CODECS),
+        check_predicate=_check_predicate,
+        policy_fits=_policy_fits,
+        warn=_warn,
+        version=version,
+        overrides=overrides,
+    )
+
+
+def _check_predicate(text: str, schema: Schema) -> None:
+    compile_expression(text, schema, expect=Type.BOOLEAN)
+
+
+def _policy_fits(name: str, network: Network) -> list[tuple[str, str]]:
+    if name == AUTO:
+        return []  # the engine chooses a policy that fits
+    return [(lacking, f"or use {nearest(name, network)}") for lacking in requirements(name, network)]
+
+
+def _warn(network: Network) -> list[ShedWarning]:
+    statistics = declared_costs(network)
+    statistics.train_tuples[:] = AUTO_TUPLES  # trains are long under overload
+    remarks = unvalued_drops(network, CompiledPreference)
+    return [*shed_warnings(network, statistics), *(ShedWarning(*remark) for remark in remarks)]

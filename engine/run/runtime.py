@@ -1,0 +1,86 @@
+"""A box at run time: its state, its counts and its cost.
+
+Only the worker that runs the box writes here; a box is in one plan at a time. Any thread reads without a lock, because
+a reading that is one train behind does no harm. The counts are plain integers: updating a Prometheus object for every
+train would cost more than the train.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from catalog.network import BoxNode
+from catalog.readings import TRAIN_BOUNDS, BoxReading
+from engine.operators.boxes.base import Box, Tally
+from storage.train import NO_WATERMARK
+
+if TYPE_CHECKING:
+    from load_shedder.record.book import BoxLosses
+
+
+class BoxRuntime:
+    __slots__ = (
+        "box",
+        "calls",
+        "closed_ns",
+        "cost_ns",
+        "losses",
+        "node",
+        "port_watermarks_ns",
+        "state",
+        "tally",
+        "train_counts",
+        "tuples_in",
+        "tuples_out",
+        "watermark_ns",
+    )
+
+    def __init__(self, node: BoxNode) -> None:
+        self.node = node
+        self.box: Box = node.box
+        self.state = self.box.new_state()
+        self.losses: BoxLosses | None = None
+        self.tally = Tally()
+        self.calls = 0
+        self.tuples_in = 0
+        self.tuples_out = [0] * len(node.ports)  # by port
+        self.cost_ns = 0
+        self.train_counts = [0] * (len(TRAIN_BOUNDS) + 1)
+        self.port_watermarks_ns = [NO_WATERMARK] * len(node.in_arcs)
+        self.watermark_ns = NO_WATERMARK  # the lowest of the ports
+        self.closed_ns = NO_WATERMARK  # the same, once the box has closed its windows up to it
+
+    def watch_losses(self, losses: BoxLosses | None) -> None:
+        """Give the box the record of tuples dropped before it. Called again after its state is restored."""
+        self.losses = losses
+        if losses is not None:
+            self.box.watch_losses(self.state, losses)
+
+    def count_dead_after_failure(self) -> None:
+        """After a failure of the box, count as dead the tuples that it took in and that no other count includes."""
+        tally = self.tally
+        if self.box.row_wise:
+            tally.dead = self.tuples_in - sum(self.tuples_out) - tally.filtered
+        else:
+            tally.dead = self.tuples_in - tally.absorbed - tally.late
+
+    def reading(self) -> BoxReading:
+        tally = self.tally
+        return BoxReading(
+            name=self.node.name,
+            kind=self.node.kind,
+            row_wise=self.box.row_wise,
+            calls=self.calls,
+            tuples_in=self.tuples_in,
+            tuples_out=sum(self.tuples_out),
+            filtered=tally.filtered,
+            absorbed=tally.absorbed,
+            late=tally.late,
+            dead=tally.dead,
+            null_errors=tally.null_errors,
+            cost_ns=self.cost_ns,
+            state_bytes=self.box.state_nbytes(self.state),
+            train_counts=tuple(self.train_counts),
+            tuples_out_by_port=tuple(self.tuples_out),
+            withheld=self.losses.withheld if self.losses is not None else 0,
+        )

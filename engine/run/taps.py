@@ -1,0 +1,62 @@
+"""Taps: callables that see every train at one place. A place without a tap costs nothing.
+
+Plans are compiled with the taps that exist. Inside a superbox trains bypass the queues, and a fused chain makes no
+trains at all. So an arc with a tap is taken out of its chain, and the workers forget all compiled plans whenever a tap
+comes or goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+from catalog.describe import TapPlace
+from catalog.network import Network
+from storage.train import Train
+
+Watch = Callable[[Train], None]
+
+
+class Taps:
+    """Any thread may register a tap. The threads that move trains read the tables without a lock."""
+
+    def __init__(self, network: Network, on_change: Callable[[], None]) -> None:
+        self._network = network
+        self._lock = Lock()
+        self.on_change = on_change
+        self.arcs: dict[int, tuple[Watch, ...]] = {}  # from a box to a box
+        self.streams: dict[int, tuple[Watch, ...]] = {}
+        self.outputs: dict[int, tuple[Watch, ...]] = {}
+
+    def register(self, place: TapPlace, watch: Watch) -> Callable[[], None]:
+        """Call ``watch`` with every train that passes the place. Returns a callable that ends this."""
+        where, number = self._table(place)
+        with self._lock:
+            where[number] = (*where.get(number, ()), watch)
+        self.on_change()
+
+        def unregister() -> None:
+            with self._lock:
+                left = tuple(w for w in where[number] if w is not watch)
+                if left:
+                    where[number] = left
+                else:
+                    del where[number]
+            self.on_change()
+
+        return unregister
+
+    def _table(self, place: TapPlace) -> tuple[dict[int, tuple[Watch, ...]], int]:
+        if place.kind == "stream":
+            return self.streams, place.number
+        if place.kind == "output":
+            return self.outputs, place.number
+        source = self._network.arcs[place.number].source
+        if source.stream is not None:  # the arc carries the stream's trains
+            return self.streams, source.stream
+        return self.arcs, place.number
+
+
+def offer(watches: tuple[Watch, ...], train: Train) -> None:
+    for watch in watches:
+        watch(train)

@@ -1,0 +1,60 @@
+"""Two limits that drop tuples without a plan: streams that overflow, and arcs on which tuples expire.
+
+- *Overflow*: a stream with ``overload: shed`` is read even while memory is full. Its tuples are then dropped and
+  counted as unintended: the controller runs ten times a second, which may be too late for a burst. This holds only
+  where every queue behind the stream may lose tuples (``decide/places``). Any other stream waits, like one that blocks.
+- *Expiry*: a tuple that cannot reach any output before its dead point, where the latency graph has fallen to 0, is not
+  worth computing. This holds only on arcs that are fed by shedding streams alone, and only when all boxes behind them
+  work row by row: a join may make a fresh result of an old tuple, and a missing tuple spoils a window.
+"""
+
+from __future__ import annotations
+
+from catalog.network import Network
+from catalog.qos import QoSGraph
+from load_shedder.decide.places import find_downstream, legal_arcs, outputs_behind, shed_arcs
+
+DeadPoints = tuple[tuple[int, int], ...]
+"""(output, ns after arrival): the age from which on a tuple is worth nothing to the output."""
+
+
+def overflowing_streams(network: Network) -> frozenset[int]:
+    """Return the streams that drop tuples when memory is full, instead of waiting."""
+    legal = legal_arcs(network, find_downstream(network))
+    return frozenset(
+        stream.number
+        for stream in network.streams
+        if stream.overload == "shed"
+        and stream.arcs
+        and all(legal[a] for a in stream.arcs if network.arcs[a].box is not None)
+    )
+
+
+def dead_points(network: Network) -> dict[int, DeadPoints]:
+    """Return, by arc with a queue, the dead points of the outputs behind it. Left out: arcs where nothing expires."""
+    sheds, behind = shed_arcs(network), find_downstream(network)
+    simple = _row_wise_behind(network)
+    found: dict[int, DeadPoints] = {}
+    for arc in network.arcs:
+        if arc.box is None or not sheds[arc.number] or not simple[arc.number] or behind[arc.number].wrong:
+            continue
+        points = [(o, dead_ns(network.outputs[o].qos.latency)) for o in outputs_behind(network, arc)]
+        if points and all(at is not None for _, at in points):
+            found[arc.number] = tuple((o, at) for o, at in points if at is not None)
+    return found
+
+
+def dead_ns(latency: QoSGraph | None) -> int | None:
+    """Return the delay from which on a tuple is worth nothing; None when it always keeps some worth."""
+    if latency is None or latency.points[-1][1] > 0.0:
+        return None
+    return int(min(x for x, y in latency.points if y <= 0.0))
+
+
+def _row_wise_behind(network: Network) -> list[bool]:
+    simple = [True] * len(network.arcs)
+    for node in reversed(network.boxes):
+        mine = node.box.row_wise and all(simple[a] for arcs in node.out_arcs for a in arcs)
+        for a in node.in_arcs:
+            simple[a] = mine
+    return simple

@@ -1,0 +1,120 @@
+"""The control loop of shedding, one turn for each tick of the monitor.
+
+    sample -> verdict (qos_monitor) -> shed plan (decide) -> masks on arcs (apply)
+
+The parts are pure or own their state, and none knows another; this module calls them in order. The monitor's half
+comes in as a callable (``judge``), because ``load_shedder`` and ``qos_monitor`` never import each other.
+
+Owner: the monitor thread, or the caller that drives it by hand (tests, the simulator). ``reading`` may be called from
+any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from catalog.catalog import Epoch
+from catalog.load_verdict import LoadVerdict
+from catalog.loss import ValueCells
+from catalog.readings import OverloadReading
+from load_shedder.decide.shedder import Shedder
+from load_shedder.shed_plan import ShedPlan
+
+log = logging.getLogger("aurorad.overload")
+
+Sample = TypeVar("Sample")  # of the monitor: this loop only passes it on
+
+
+class OverloadControl(Generic[Sample]):
+    def __init__(
+        self,
+        epoch: Epoch,
+        judge: Callable[[Sample], LoadVerdict],
+        apply: Callable[[ShedPlan], None],
+        *,
+        semantic_arcs: frozenset[int] | None,
+        values: Callable[[], Mapping[int, ValueCells]],
+        clock_ns: Callable[[], int],
+        is_logging: bool = True,
+    ) -> None:
+        """``apply`` puts a plan into force. ``values`` returns, by arc, the worth of the tuples there, as far as it is
+        known. ``clock_ns`` measures the time spent deciding."""
+        self.verdict = LoadVerdict()
+        self.shedder = Shedder(epoch.network, epoch.stats, semantic_arcs=semantic_arcs, clock_ns=clock_ns)
+        self.spent_ns = 0  # deciding, since the start
+        self.values: Mapping[int, ValueCells] = {}  # as of the last tick
+        self._outputs = epoch.network.outputs
+        self._judge = judge
+        self._apply = apply
+        self._values = values
+        self._clock_ns = clock_ns
+        self._is_incurable = False
+        self._is_logging = is_logging
+
+    @property
+    def plan(self) -> ShedPlan:
+        return self.shedder.plan
+
+    def on_sample(self, sample: Sample, read: Sequence[bool] = ()) -> ShedPlan | None:
+        """Run one turn; return the new plan, which is in force by then, or None when the old one stays.
+
+        ``read`` says by output whether it has a reader; empty: every output has one.
+        """
+        begun_ns = self._clock_ns()
+        before, self.verdict = self.verdict, self._judge(sample)
+        was_shedding = bool(self.plan.drops)
+        self.values = self._values() if self.shedder.places else {}
+        plan = self.shedder.step(self.verdict, read=read, values=self.values)
+        if plan is not None:
+            self._apply(plan)
+        self.spent_ns += self._clock_ns() - begun_ns
+        if self._is_logging:
+            self._log(before, plan, was_shedding, read)
+        return plan
+
+    def reading(self) -> OverloadReading:
+        verdict, plan, outputs = self.verdict, self.plan, self._outputs
+        return OverloadReading(
+            state=verdict.state,
+            load_ns=verdict.load_ns,
+            capacity_ns=verdict.capacity_ns,
+            load_ratio=verdict.load_ratio,
+            trend_per_s=verdict.trend_per_s,
+            backlog_ns=verdict.backlog_ns,
+            wait_ns=verdict.wait_ns,
+            excess_ns=verdict.excess_ns,
+            headroom_ratio=verdict.headroom_ratio,
+            suffering=tuple(outputs[o].name for o in verdict.suffering if o < len(outputs)),
+            shed_level=plan.level,
+            plan=plan.number,
+            loss=plan.loss,
+            why=plan.why,
+            spent_ns=self.spent_ns,
+        )
+
+    def _log(self, before: LoadVerdict, plan: ShedPlan | None, was_shedding: bool, read: Sequence[bool]) -> None:
+        """Log where shedding begins and ends, not every step in between."""
+        if plan is not None and bool(plan.drops) != was_shedding:
+            log.log(logging.WARNING if plan.drops else logging.INFO, "%s", plan.why)
+            self._log_unread(plan, read)
+        verdict = self.verdict
+        if verdict.state == "overloaded" and before.state != "overloaded" and not self.shedder.places:
+            log.warning("load %.0f%% of capacity, and no stream may be shed: tuples wait", 100 * verdict.load_ratio)
+        road_map, control = self.shedder.road_map, self.shedder.control
+        incurable = road_map is not None and control.lacks > 0.001
+        if incurable and not self._is_incurable and road_map is not None:
+            most = road_map.most_ns / max(road_map.load_ns, 1.0)
+            log.warning(
+                "%.0f%% of the work is excess, but only %.0f%% may be shed: outputs without a loss graph lose nothing",
+                100 * (most + control.lacks),
+                100 * most,
+            )
+        self._is_incurable = incurable
+
+    def _log_unread(self, plan: ShedPlan, read: Sequence[bool]) -> None:
+        unread = {o for d in plan.drops for o in d.place.outputs if o < len(read) and not read[o]}
+        if unread:
+            names = ", ".join(self._outputs[o].name for o in sorted(unread)[:5])
+            log.warning("no reader is connected to %s: it is worth nothing meanwhile and is shed first", names)

@@ -1,0 +1,155 @@
+"""The load shedder: a load verdict comes in, and a new plan comes out when one is due.
+
+The shedder keeps the places of one network and their road map. It draws the map again when the mix of rates, the costs,
+the selectivities or the readers have changed by more than ``DRIFT``, and only while the engine is near its knee: a map
+that nothing needs is not drawn. The map of a large network takes tens of milliseconds. After such a map the shedder
+waits a hundred times as long before the next one: shedding must not become the load.
+
+Owner: the monitor thread. Time is an argument; only the time that a map took comes from the clock handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from catalog.load_verdict import LoadVerdict
+from catalog.loss import ValueCells
+from catalog.network import Network
+from catalog.stats import Floats, Statistics
+from load_shedder.decide.controller import STEP, ControllerState, steer
+from load_shedder.decide.places import find_places
+from load_shedder.decide.road_map import RoadMap, draw_map
+from load_shedder.decide.segments import ModelCosts
+from load_shedder.shed_plan import NOTHING_SHED, ShedPlan
+
+DRIFT = 0.1
+NEAR_KNEE = 0.7  # of capacity: above this a map is kept
+SHARE_OF_TIME = 0.01
+REDRAWN_AT_MOST_NS = 250_000_000  # short: after a start costs are learned tick by tick, and a guessed map must go
+
+
+class Shedder:
+    def __init__(
+        self,
+        network: Network,
+        statistics: Statistics,
+        *,
+        semantic_arcs: frozenset[int] | None = None,
+        clock_ns: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.network = network
+        self.places = find_places(network, semantic_arcs)
+        self.plan: ShedPlan = NOTHING_SHED
+        self.control = ControllerState()
+        self.road_map: RoadMap | None = None
+        self.maps = 0  # drawn so far
+        self._statistics = statistics
+        self._clock_ns = clock_ns
+        self._drawn_for: Floats = np.zeros(0)
+        self._read: tuple[bool, ...] = ()
+        self._not_before_ns = 0
+        self._plans = 0
+        self._in_force = 0.0  # the share of the work that the plan in force saves
+        self._sheds = np.array([s.overload == "shed" for s in network.streams], np.bool_)
+
+    def step(
+        self, verdict: LoadVerdict, *, read: Sequence[bool] = (), values: Mapping[int, ValueCells] | None = None
+    ) -> ShedPlan | None:
+        """Run one tick. Return the new plan, or None when the old one stays. ``read`` says by output whether it has a
+        reader; empty: all have one."""
+        if not self.places:
+            return None
+        redrawn = self._redraw(verdict, tuple(read), values)
+        self.control = steer(
+            self.control,
+            excess_ns=verdict.excess_ns,
+            load_ns=verdict.load_ns,
+            is_overloaded=verdict.state == "overloaded",
+            now_ns=verdict.at_ns,
+            catch_up_ns=verdict.catch_up_ns,
+            most=self._most_share(),
+        )
+        if self.road_map is None:
+            return None
+        wanted = self.control.share
+        if not redrawn and abs(wanted - self._in_force) < STEP and bool(wanted) == bool(self._in_force):
+            return None
+        return self._make_plan(wanted, verdict)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _most_share(self) -> float:
+        """Return the largest share of the arriving work that a plan can save."""
+        road_map = self.road_map
+        return 1.0 if road_map is None or road_map.load_ns <= 0 else road_map.most_ns / road_map.load_ns
+
+    def _make_plan(self, share: float, verdict: LoadVerdict) -> ShedPlan | None:
+        assert self.road_map is not None
+        self._in_force = share
+        # The share is of the work of the shedding streams. The map may be of other rates, so the plan scales with load.
+        saving_ns = share * self.road_map.load_ns
+        plan = self.road_map.plan(saving_ns)
+        if not plan.drops and not self.plan.drops:
+            return None
+        self._plans += 1
+        scale = verdict.load_ns / self.road_map.load_ns if self.road_map.load_ns > 0 else 0.0
+        self.plan = ShedPlan(
+            number=self._plans,
+            level=plan.level,
+            drops=plan.drops,
+            excess_ns=max(0.0, verdict.excess_ns),
+            saved_ns=plan.saved_ns * scale,
+            loss=plan.loss,
+            why=self._why(plan, verdict),
+        )
+        return self.plan
+
+    def _why(self, plan: ShedPlan, verdict: LoadVerdict) -> str:
+        if not plan.drops:
+            return f"load {verdict.load_ratio:.0%} of capacity: shedding ends"
+        arcs = self.network.arcs
+        most = sorted(plan.drops, key=lambda d: -d.gain_ns)[:3]
+        named = ", ".join(f"{d.share:.0%} of {arcs[d.place.arc].name}" for d in most)
+        more = f" and {len(plan.drops) - 3} more" if len(plan.drops) > 3 else ""
+        return f"load {verdict.load_ratio:.0%} of capacity: drops {named}{more}; costs {plan.loss:.3f} of utility"
+
+    def _redraw(self, verdict: LoadVerdict, read: tuple[bool, ...], values: Mapping[int, ValueCells] | None) -> bool:
+        """Draw the map again if it is due. Return whether the plan in force was made from an older map."""
+        if verdict.load_ratio < NEAR_KNEE and not self.control.is_shedding and verdict.state != "overloaded":
+            return False
+        if self.road_map is not None and (verdict.at_ns < self._not_before_ns or not self._has_drifted(read, values)):
+            return False
+        begun_ns = self._clock_ns()
+        costs = ModelCosts.of(self._statistics)
+        self._drawn_for, self._read = self._basis(values), read
+        # Shares are of the work of the shedding streams alone.
+        rates = [r if s else 0.0 for r, s in zip(costs.rate_per_s, self._sheds.tolist(), strict=True)]
+        drawn = draw_map(
+            self.network,
+            self.places,
+            ModelCosts(costs.box_ns, costs.port_selectivity, costs.port_start, costs.output_ns, rates),
+            values=values,
+            read=read or None,
+        )
+        self.maps += 1
+        self.road_map = drawn
+        took_ns = self._clock_ns() - begun_ns
+        self._not_before_ns = verdict.at_ns + max(REDRAWN_AT_MOST_NS, int(took_ns / SHARE_OF_TIME))
+        return self.control.is_shedding
+
+    def _basis(self, values: Mapping[int, ValueCells] | None) -> Floats:
+        """Return the inputs of a map, free of scale: costs and rates relative to their means, selectivities, worths."""
+        s = self._statistics
+        parts = (s.effective_cost_ns(), s.output_cost_ns, s.rate_per_s * self._sheds)
+        relative = [p / (p.mean() or 1.0) if len(p) else p for p in parts]
+        known = values or {}
+        worth = [known[p.arc].carried(0.5) if p.arc in known else 0.5 for p in self.places if p.manner == "semantic"]
+        return np.concatenate([*relative, s.port_selectivity, worth])
+
+    def _has_drifted(self, read: tuple[bool, ...], values: Mapping[int, ValueCells] | None) -> bool:
+        now = self._basis(values)
+        if read != self._read or len(now) != len(self._drawn_for):
+            return True
+        return bool((np.abs(now - self._drawn_for) > DRIFT * np.maximum(np.abs(self._drawn_for), DRIFT)).any())

@@ -1,0 +1,197 @@
+"""The session of a sender that numbers its batches: from its messages (``client_protocol.py``) to the ingress.
+
+The table of numbers (``storage/source_numbers.py``) is part of the log where there is a data_dir; without one it lives
+in memory. A session compares each batch with the table before it decodes it, so a repeated batch costs only a
+comparison. One connection serves a source at a time. When a client reconnects before the server has noticed that its
+old connection is dead, the new connection takes over and the server closes the old one.
+
+A session decodes its batches one after another, the large ones on the decode thread. When too many batches wait for
+that, reading pauses. Everything else runs on the I/O thread. The log's thread reports the outcome of a batch through
+``Server.batches_settled``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from router.boundary import SOCKET, StreamEntrance
+from router.client_protocol import SessionError, SourceBatch, SourceFramer, SourceHello, encode_line
+from router.codecs.base import Reason, Received, Reject
+from storage.admission import AdmissionVerdict, BatchNumber
+from storage.train import Train
+
+if TYPE_CHECKING:
+    from router.connection import SourceConnection
+    from router.server import Server
+
+WAITING_AT_MOST = 64
+"""Complete batches that may wait for the decode thread. At this number reading pauses."""
+
+
+class SourceSession:
+    """One connection of a source. Owner: the I/O thread."""
+
+    def __init__(self, server: Server, connection: SourceConnection, entrance: StreamEntrance) -> None:
+        self._server = server
+        self._connection = connection
+        self._entrance = entrance
+        self._numbers = entrance.numbers
+        self._port = connection.port
+        self._framer = SourceFramer(server.limits.batch_bytes)
+        self._waiting: deque[tuple[SourceBatch, int]] = deque()  # batches and their times of arrival
+        self._decoding: tuple[SourceBatch, BatchNumber] | None = None
+        self._acked = 0  # the last sequence that the client knows to be on disk
+        self.hello: SourceHello | None = None
+
+    @property
+    def key(self) -> tuple[int, str]:
+        assert self.hello is not None
+        return self._port.stream.number, self.hello.source
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a batch waits or is being decoded."""
+        return self._decoding is not None or bool(self._waiting)
+
+    def receive(self, data: bytes, arrival_ns: int) -> None:
+        try:
+            for message in self._framer.receive(data):
+                if isinstance(message, SourceHello):
+                    self._welcome(message)
+                else:
+                    self._waiting.append((message, arrival_ns))
+        except SessionError as error:
+            self._close_with_error(str(error))
+        self._pump()
+
+    # -- hello --------------------------------------------------------------------------------------------------------
+
+    def _welcome(self, hello: SourceHello) -> None:
+        if hello.ack == "disk" and not self._entrance.keeps_batches:
+            raise SessionError('"ack": "disk" needs engine.data_dir; without it, use "ack": "memory"')
+        answer = self._numbers.greet(self._port.stream.number, hello.source, hello.epoch)
+        if isinstance(answer, str):
+            raise SessionError(answer)
+        self.hello = hello
+        self._acked = answer
+        self._server.claim_source(self)
+        self._connection.is_silent = False
+        self._write(encode_line(_welcome={"sequence": answer, "ack": hello.ack}))
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Take the batches that wait, until one is on the decode thread."""
+        while self._waiting and self._decoding is None and not self._connection.is_closing:
+            self._take(*self._waiting.popleft())
+        self._connection.set_paused_by_session(self._decoding is not None and len(self._waiting) >= WAITING_AT_MOST)
+
+    def _take(self, batch: SourceBatch, arrival_ns: int) -> None:
+        assert self.hello is not None
+        stream = self._port.stream.number
+        number = BatchNumber(self.hello.source, self.hello.epoch, batch.sequence)
+        verdict = self._numbers.offer(stream, number)
+        if verdict is AdmissionVerdict.NEW:
+            if why := self._entrance.refusal:
+                self._numbers.take_back(stream, number)
+                self._refuse(batch, why)
+            else:
+                self._decode(batch, number, arrival_ns)
+        elif verdict is AdmissionVerdict.DUPLICATE:
+            self._port.received += batch.tuples
+            self._port.duplicates += batch.tuples
+            self._repeat_ack()
+        elif verdict is AdmissionVerdict.GAP:
+            # If the batches before it were just refused, give that reason: their refusals may still be on their way.
+            self._refuse(batch, self._entrance.refusal or "a batch before it is missing")
+        else:
+            self._refuse(batch, f"the source is {verdict.value}")
+            self._close_with_error("another client uses this source with a newer epoch")
+
+    def _decode(self, batch: SourceBatch, number: BatchNumber, arrival_ns: int) -> None:
+        decoder = self._port.make_decoder()
+        self._decoding = (batch, number)
+
+        def work() -> Received:
+            first, rest = decoder.receive(batch.payload, arrival_ns), decoder.end(arrival_ns)
+            received = Received([*first.trains, *rest.trains], [*first.rejects, *rest.rejects])
+            if decoder.received != batch.tuples:
+                message = f"batch {batch.sequence} has {decoder.received} tuples instead of {batch.tuples}"
+                return Received([], [Reject(Reason.MALFORMED, 0, 0, message, tuples=batch.tuples, fatal=True)])
+            return received
+
+        if len(batch.payload) < self._server.decode_thread_bytes:
+            self._decoded(work())
+        else:
+            self._server.decode_on_thread(work, self._decoded_on_thread)
+
+    def _decoded_on_thread(self, received: Received) -> None:
+        self._decoded(received)
+        self._pump()
+        self._connection.finish_if_ended()
+
+    def _decoded(self, received: Received) -> None:
+        assert self._decoding is not None and self.hello is not None
+        batch, number = self._decoding
+        self._decoding = None
+        self._port.received += batch.tuples
+        self._server.record_rejects(self._connection, received)
+        stream = self._port.stream
+        if received.fatal:
+            self._numbers.take_back(stream.number, number)
+            self._close_with_error(received.rejects[-1].message)
+            return
+        # All good tuples of a batch are one train, because the log must hold all of them or none.
+        train = Train.concat(received.trains) if received.trains else Train.empty(stream.schema)
+        self._server.admit(stream.number, train, SOCKET.numbered(number))
+        if self.hello.ack == "memory":
+            self._write(encode_line(_ack=number.sequence, on="memory"))
+
+    def _refuse(self, batch: SourceBatch, why: str) -> None:
+        self._port.received += batch.tuples
+        self._port.rejected[Reason.REFUSED] = self._port.rejected.get(Reason.REFUSED, 0) + batch.tuples
+        self.send_refusal(batch.sequence, why)
+
+    # -- answers to the client ----------------------------------------------------------------------------------------
+
+    def send_ack(self, epoch: int, sequence: int) -> None:
+        """Acknowledge the batches up to this one, which are on disk."""
+        assert self.hello is not None
+        if epoch == self.hello.epoch and sequence > self._acked:
+            self._acked = sequence
+            if self.hello.ack == "disk":
+                self._write(encode_line(_ack=sequence, on="disk"))
+
+    def send_refusal(self, sequence: int, why: str) -> None:
+        """Refuse a batch, and tell the client with which sequence to resume."""
+        assert self.hello is not None
+        received, _ = self._numbers.standing(self._port.stream.number, self.hello.source, self.hello.epoch)
+        self._write(encode_line(_refused=sequence, reason=why, expected=received + 1))
+
+    def _repeat_ack(self) -> None:
+        """Send the last acknowledgement again: a client that repeats a batch has not seen it."""
+        assert self.hello is not None
+        _, committed = self._numbers.standing(self._port.stream.number, self.hello.source, self.hello.epoch)
+        self._acked = max(self._acked, committed)
+        if committed:
+            self._write(encode_line(_ack=committed, on="disk" if self.hello.ack == "disk" else "memory"))
+
+    def close_as_replaced(self) -> None:
+        self._close_with_error("another connection serves this source now")
+
+    def _close_with_error(self, why: str) -> None:
+        self._waiting.clear()
+        self._write(encode_line(_error=why))
+        self._connection.close()
+
+    def _write(self, text: bytes) -> None:
+        transport = self._connection.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(text)
+
+
+def last_of_each_source(committed: Sequence[tuple[int, BatchNumber]]) -> dict[tuple[int, str], BatchNumber]:
+    """Return the last of these batches by stream and source. Its acknowledgement covers all before it."""
+    return {(stream, number.source): number for stream, number in committed}

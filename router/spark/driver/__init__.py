@@ -1,0 +1,1 @@
+"""The driver process, which owns the JVM. The only folder that imports pyspark; it imports nothing of ``daemon/``."""

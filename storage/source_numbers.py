@@ -1,0 +1,73 @@
+"""The numbers of all clients' batches, by stream: ``storage/admission.py`` under one lock.
+
+With a data_dir the log commits a number together with the tuples of its batch, and a checkpoint keeps it. Without one
+the table lives in memory: a client that reconnects does not send twice, but nothing outlives the process.
+
+Threads: any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import Any
+
+from storage.admission import Admission, AdmissionVerdict, BatchNumber, Standing
+
+
+class SourceNumbers:
+    def __init__(self, streams: int) -> None:
+        self.lock = Lock()
+        self.by_stream = [Admission() for _ in range(streams)]  # guarded by the lock
+
+    def greet(self, stream: int, source: str, epoch: int) -> int | str:
+        """Return the last sequence that is safe, or the reason why this client cannot be served."""
+        with self.lock:
+            standing = self.by_stream[stream].greet(source, epoch)
+        if isinstance(standing, Standing):
+            return standing.committed
+        if standing is AdmissionVerdict.STALE:
+            return "another client uses this source with a newer epoch"
+        return "there are too many sources"
+
+    def offer(self, stream: int, batch: BatchNumber) -> AdmissionVerdict:
+        """Compare a batch with what has come before it. NEW takes note of it as received."""
+        with self.lock:
+            return self.by_stream[stream].offer(batch)
+
+    def take_back(self, stream: int, batch: BatchNumber) -> None:
+        """Forget a batch that was offered, was new, and cannot be used."""
+        with self.lock:
+            self.by_stream[stream].take_back(batch)
+
+    def commit(self, stream: int, batches: Iterable[BatchNumber]) -> None:
+        """Note that these batches are safe."""
+        with self.lock:
+            for batch in batches:
+                self.by_stream[stream].commit(batch)
+
+    def retract(self, batches: Iterable[tuple[int, BatchNumber]]) -> None:
+        """Note that everything of these sources that is not committed was not received: the clients send it again."""
+        with self.lock:
+            for stream, batch in batches:
+                self.by_stream[stream].retract([batch.source])
+
+    def standing(self, stream: int, source: str, epoch: int) -> tuple[int, int]:
+        """Return the last sequences received and committed."""
+        with self.lock:
+            standing = self.by_stream[stream].greet(source, epoch)
+        return (standing.received, standing.committed) if isinstance(standing, Standing) else (0, 0)
+
+    def committed(self, stream: int, source: str, epoch: int) -> int:
+        """Return the last sequence that is safe, 0 where there is none."""
+        with self.lock:
+            return self.by_stream[stream].committed(source, epoch)
+
+    def snapshot(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the tables as plain data, by the streams' names."""
+        with self.lock:
+            return {name: table.snapshot() for name, table in zip(names, self.by_stream, strict=True)}
+
+    def restore(self, names: Sequence[str], data: dict[str, Any]) -> None:
+        for name, table in zip(names, self.by_stream, strict=True):
+            table.restore(data.get(name, {}))

@@ -1,0 +1,29 @@
+"""GUARANTEES.md names tests that exist, and every planted bug."""
+
+from __future__ import annotations
+
+import re
+
+from tests.crash.plants import PLANTS
+from tests.docs.fences import ROOT
+
+TEXT = (ROOT / "GUARANTEES.md").read_text(encoding="utf-8")
+FOLDERS = "unit|property|golden|e2e|spark|crash|sim"
+
+
+def test_the_tests_that_it_names_exist() -> None:
+    named = set(re.findall(rf"`((?:tests/)?(?:{FOLDERS})/\w+\.py)(?:\[\w+\])?`", TEXT))
+    assert len(named) > 20
+    assert not [name for name in named if not (ROOT / "tests" / name.removeprefix("tests/")).exists()]
+
+
+def test_every_planted_bug_is_listed() -> None:
+    assert re.findall(r"(?m)^\| `(\w+)`: .* \| .* \|$", TEXT.split("| planted bug |")[1].split("\n\n")[0]) == [*PLANTS]
+
+
+def test_the_parts_of_the_long_run_are_listed() -> None:
+    from tests.crash import long
+
+    known = re.findall(r"- ``(\w+)``:", long.__doc__ or "")
+    assert known
+    assert not [name for name in known if f"| `{name}`: " not in TEXT]
