@@ -36,6 +36,7 @@ backlog adds to no excess.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -115,17 +116,22 @@ def _levels(network: Network, waits: list[int], counted: Flags) -> tuple[Urgency
 
 
 class LoadJudge:
-    """The verdict so far, of one network. Owner: the monitor thread. ``urgent_first``: the policy runs the tuples of
-    tight deadlines first (``scheduler/policies``)."""
+    """The verdict so far, of one network. Owner: the monitor thread. ``urgent_first`` returns whether the policy that
+    decides now runs the tuples of tight deadlines first (``scheduler/policies``): it is asked for each sample, because
+    ``policy: auto`` changes the policy while the engine runs."""
 
-    def __init__(self, network: Network, shed_arcs: list[bool], workers: int, *, urgent_first: bool) -> None:
-        self._terms = Terms.of(network, shed_arcs, urgent_first)
+    def __init__(
+        self, network: Network, shed_arcs: list[bool], workers: int, *, urgent_first: Callable[[], bool]
+    ) -> None:
+        self._terms = {ordered: Terms.of(network, shed_arcs, ordered) for ordered in (False, True)}
+        self._urgent_first = urgent_first
         self._workers = max(1, workers)
         self._verdict = LoadVerdict()
 
     def __call__(self, sample: Sample) -> LoadVerdict:
         """Return the next verdict, from the last one and this sample."""
-        self._verdict = judge(self._verdict, sample, self._terms, self._workers)
+        terms = self._terms[self._urgent_first()]
+        self._verdict = judge(self._verdict, sample, terms, self._workers)
         return self._verdict
 
 

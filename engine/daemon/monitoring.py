@@ -78,10 +78,14 @@ class Monitoring:
 def make_overload(catalog: Catalog, engine: Engine) -> OverloadControl[Sample]:
     """Return the overload control of an engine. Its cost is measured in processor time of the monitor's thread."""
     network, shedding = engine.network, engine.shedding
-    urgent_first = runs_urgent_first(network.config.scheduler.policy)
     return OverloadControl(
         catalog.epoch,
-        LoadJudge(network, shed_arcs(network), network.config.engine.workers, urgent_first=urgent_first),
+        LoadJudge(
+            network,
+            shed_arcs(network),
+            network.config.engine.workers,
+            urgent_first=lambda: runs_urgent_first(engine.choice.policy),
+        ),
         engine.shed,
         semantic_arcs=shedding.valuations.semantic_arcs,
         values=shedding.values,

@@ -47,15 +47,20 @@ class SimulatedMonitor:
         self._workers = workers
         self._values = values or {}
         network = simulation.network
-        declared_policy = getattr(getattr(network.config, "scheduler", None), "policy", "")
+        loop = simulation.loop
         epoch = Epoch.of(network)
         copy_costs(simulation.statistics, epoch.stats)
         self._sampler = Sampler(epoch)
         self._learned = epoch.stats
-        simulation.loop.measured_every_ns = MEASURED_EVERY_NS
+        loop.measured_every_ns = MEASURED_EVERY_NS
         self.overload = OverloadControl(
             epoch,
-            LoadJudge(network, shed_arcs(network), workers, urgent_first=runs_urgent_first(declared_policy)),
+            LoadJudge(
+                network,
+                shed_arcs(network),
+                workers,
+                urgent_first=lambda: runs_urgent_first(getattr(loop.policy, "__name__", "")),
+            ),
             self._apply,
             semantic_arcs=frozenset(self._values),
             values=lambda: self._values,

@@ -100,8 +100,8 @@ def policies() -> Mapping[str, Policy]:
 
 
 def runs_urgent_first(name: str) -> bool:
-    """Return whether a policy runs the tuples of tight deadlines first. `auto` may choose any, so it does not promise
-    that."""
+    """Return whether a policy runs the tuples of tight deadlines first. Ask with the policy that decides now: `auto`
+    only names a choice, and promises nothing itself."""
     info = policy_infos().get(name)
     return info is not None and info.urgent_first
 

@@ -45,7 +45,7 @@ class Plant:
         network = self.epoch.network
         self.overload = OverloadControl(
             self.epoch,
-            LoadJudge(network, shed_arcs(network), 1, urgent_first=False),
+            LoadJudge(network, shed_arcs(network), 1, urgent_first=lambda: False),
             self._apply,
             semantic_arcs=None,
             values=dict,

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from catalog.catalog import Epoch
+from catalog.catalog import Catalog, Epoch
 from catalog.load_verdict import LoadVerdict
+from engine.daemon.monitoring import make_overload
+from engine.run.core import Engine
 from engine.run.network_file import read_network
 from load_shedder.decide.places import shed_arcs
 from qos_monitor.sampler import Sample
@@ -167,3 +169,21 @@ def test_what_can_wait_does_where_the_policy_runs_the_urgent_first(policy: str, 
     verdict = judge(LoadVerdict(headroom_ratio=1.0), busy, terms, 1)
     assert (verdict.state == "overloaded") is begins
     assert verdict.catch_up_ns > 0, "and it is to be gone, at leisure or soon"
+
+
+def test_under_auto_the_policy_that_decides_now_sets_the_levels() -> None:
+    network = read_network(LEVELS.replace("POLICY", "auto"))
+    engine = Engine(network, [lambda train: None] * 2, policy="auto")
+    assert engine.choice.policy == "qos", "the graphs differ"
+    coefficients = Epoch.of(network).load.coefficients(np.full(2, 10_000.0), np.ones(2))
+    waiting = np.array([0.1e9 if a.name == "s->patient" else 0.0 for a in network.arcs])
+    busy = sample(1, 0.0)._replace(
+        coefficients=coefficients, offered_rates=np.array([60_000.0]), taken_rates=np.zeros(4), backlog_ns=waiting
+    )
+
+    before, after_change = (make_overload(Catalog(network), engine) for _ in range(2))
+    before.on_sample(busy, [True, True])
+    assert before.verdict.state != "overloaded", "the patient output can wait, because qos runs the urgent one first"
+    engine.follow("round_robin", "for the test")
+    after_change.on_sample(busy, [True, True])
+    assert after_change.verdict.state == "overloaded", "now every tuple waits for every other one"
