@@ -58,7 +58,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._server = server
         self.port = port
         self.peer = "unknown"
-        self.is_silent = True  # until it has sent a whole tuple, good or bad: see ``Server._evict``
+        self.is_silent = True  # until it has sent a whole tuple, good or bad: see ``router/places.py``
         self.transport: asyncio.Transport | None = None
         self._decoder: Decoder = port.make_decoder()
         self._decoding = False  # on the decode thread; reading is paused meanwhile
@@ -251,7 +251,9 @@ class SinkConnection(asyncio.Protocol):
             self._subscriber = self._outlet.attach(peer_name(transport), self.transport)
 
     def eof_received(self) -> bool:
-        return True  # a reader may close its sending side and read on: `nc host port < /dev/null`
+        # A reader may close its sending side and read on: `nc host port < /dev/null`. It may be gone as well.
+        self._server.reader_ended_input(self)
+        return True
 
     def data_received(self, data: bytes) -> None:
         if self._first_bytes is not None:

@@ -3,9 +3,8 @@
 - Each stream with a TCP source and each output with a TCP sink has one listener. Many connections may feed a stream.
 - Back-pressure: when the engine has no room for a stream, the server stops reading from its connections, and TCP slows
   the senders down. The server resumes when the engine reports room (``StreamEntrance.when_room``).
-- Limit: a total number of connections. At the limit, a new connection replaces the oldest one that has been silent for
-  ten seconds, which means that it has not sent a whole tuple. Without such a one the new connection is refused. The
-  server counts both.
+- Limit: a total number of connections (``router/places.py``). At the limit, a new connection replaces one whose peer
+  may be gone or has sent nothing. Without such a one the new connection is refused. Both are counted.
 - Every read gets one time of arrival, when it leaves the socket.
 
 Everything here runs on the I/O thread, which the daemon owns, except the methods that say otherwise.
@@ -34,6 +33,7 @@ from router.codecs.encode.frames import load_writers
 from router.connection import SinkConnection, SourceConnection
 from router.dead_letters import DeadLetters
 from router.named_reader import NamedReader
+from router.places import ConnectionPlaces
 from router.source_session import SourceSession, last_of_each_source
 from router.subscribers import Outlet, Wake
 from storage.admission import BatchNumber
@@ -49,7 +49,6 @@ DECODE_THREAD_BYTES = 64 * 1024
 """A read of this size or more is decoded on the decode thread. Beside one busy sender, a second sender with a row every
 2 ms then has a p50 of 0.2 ms. With decoding on the I/O thread it would wait for whole megabytes, 8 ms and more."""
 
-SILENT_AT_MOST_NS = 10 * 10**9
 FLUSH_POLL_SECONDS = 0.002
 
 Connection = SourceConnection | SinkConnection
@@ -103,8 +102,6 @@ class Server:
         self.decode_thread_bytes = decode_thread_bytes
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self.dead_letters = DeadLetters(self.limits.dead_letters)
-        self.refused_connections = 0
-        self.evicted_connections = 0
         self.is_stopped = False
         self.entrance = entrance
         self._network = network
@@ -115,7 +112,7 @@ class Server:
         self._has_loaded_writers = False
         self._listeners: dict[str, asyncio.Server] = {}
         self.addresses: dict[str, tuple[str, int]] = {}  # by listener, once started
-        self._connections: dict[Connection, int] = {}  # each with the time when it opened, oldest first
+        self.places: ConnectionPlaces[Connection] = ConnectionPlaces(self.limits.connections, now_ns, wake.loop)
         self._history_thread = ThreadPoolExecutor(1, "aurorad-history")
         self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: the one that serves it
         self.ports = [_make_port(s, self.limits) for s in network.streams]
@@ -191,11 +188,11 @@ class Server:
             listener.close()
         for outlet in self.outlets:
             outlet.close()
-        for connection in list(self._connections):
+        for connection in self.places:
             if isinstance(connection, SourceConnection):
                 connection.abort()
         await asyncio.sleep(0)  # transports close in the loop's next turn
-        for connection in list(self._connections):
+        for connection in self.places:
             connection.abort()
         await asyncio.sleep(0)
         self._decode_thread.shutdown(wait=True)
@@ -205,11 +202,10 @@ class Server:
 
     def register(self, connection: Connection) -> bool:
         """Add a new connection. False when it is refused: the server stops, or all places are taken."""
-        if self.is_stopped or (len(self._connections) >= self.limits.connections and not self._evict()):
-            self.refused_connections += 1
+        if self.is_stopped or not self.places.take(connection, self._evict):
+            self.places.refused += 1
             connection.abort()
             return False
-        self._connections[connection] = self.now_ns()
         if isinstance(connection, SourceConnection):
             connection.port.connections += 1
             if self.is_paused(connection.port.stream.number):
@@ -223,22 +219,18 @@ class Server:
             self._decode_thread.submit(load_writers)
         return True
 
-    def _evict(self) -> bool:
-        """Close the oldest silent connection, to make room. False when none has been silent for long enough."""
-        now_ns = self.now_ns()
-        for connection, opened_ns in self._connections.items():
-            if now_ns - opened_ns < SILENT_AT_MOST_NS:
-                return False
-            if connection.is_silent:
-                self.evicted_connections += 1
-                self.unregister(connection)
-                connection.abort()
-                return True
-        return False
+    def _evict(self, connection: Connection) -> None:
+        """Close a connection at once, to make room."""
+        self.unregister(connection)
+        connection.abort()
+
+    def reader_ended_input(self, connection: Connection) -> None:
+        """Note that a reader has closed its sending side: it reads on, or it is gone."""
+        self.places.input_ended(connection)
 
     def unregister(self, connection: Connection) -> None:
         """Remove a connection. A second call has no effect."""
-        if self._connections.pop(connection, None) is not None and isinstance(connection, SourceConnection):
+        if self.places.leave(connection) and isinstance(connection, SourceConnection):
             connection.port.connections -= 1
             session = connection.session
             if session is not None and session.hello is not None and self._sessions.get(session.key) is session:
@@ -347,14 +339,14 @@ class Server:
         return self.is_stopped or not self.entrance.may_read(stream)
 
     def _pause_sources(self) -> None:
-        for connection in self._connections:
+        for connection in self.places:
             if isinstance(connection, SourceConnection) and self.is_paused(connection.port.stream.number):
                 connection.set_paused_by_server(True)
 
     def _resume_sources(self) -> None:
         if self.is_stopped:
             return
-        for connection in list(self._connections):
+        for connection in self.places:
             if isinstance(connection, SourceConnection) and not self.is_paused(connection.port.stream.number):
                 connection.set_paused_by_server(False)
 

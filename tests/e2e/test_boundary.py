@@ -235,12 +235,12 @@ def test_a_full_house_refuses_and_the_silent_make_way() -> None:
         await bench.until(lambda: bench.rows == [1])
         refused, _ = await bench.sender()
         assert await refused.read() == b""  # nobody has had ten seconds yet
-        assert bench.server.refused_connections == 1
+        assert bench.server.places.refused == 1
         bench.now_ns += 11 * 10**9
         _, newcomer = await bench.sender()
         newcomer.write(lines(2))
         await bench.until(lambda: bench.rows == [1, 2])
-        assert bench.server.evicted_connections == 1
+        assert bench.server.places.evicted == 1
         assert await silent[0][0].read() == b""
         speaker.write(lines(3))
         await bench.until(lambda: bench.rows == [1, 2, 3])

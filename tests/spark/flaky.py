@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from engine.daemon.daemon import Daemon
+from router.spark.daemon.request import PortRequest
 from router.spark.wire.peer import Peer
 
 ALL = 1_000_000
@@ -24,8 +25,8 @@ class Flaky:
         self._lock = threading.Lock()
         daemon.spark.port._handlers = {**daemon.spark.port._handlers, "push": self.push}
 
-    def push(self, peer: Peer, hello: Mapping[str, Any]) -> None:
-        number = hello["partition"]
+    def push(self, peer: Peer, hello: PortRequest) -> None:
+        number = hello.number("partition")
         with self._lock:
             first = number not in self._seen
             self._seen.add(number)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.daemon.durable.records import NAMED, OUTPUT, TRAIN, output_record, pack, train_record
 from storage.admission import BatchNumber
-from storage.files import Files, StorageError
+from storage.files import Bytes, Files, StorageError
 from storage.log import DiskFullError, Log
 from storage.queue import COALESCE_BELOW
 from storage.source_numbers import SourceNumbers
@@ -65,6 +65,7 @@ class Note(NamedTuple):
     note: dict[str, Any]
     nbytes: int = 64
     then: Callable[[str], None] | None = None  # called with "" when it is on disk, or with the reason why it cannot be
+    record: Sequence[Bytes] = ()  # the note as bytes: see ``Committer.submit``
 
 
 Item = Input | Emitted | Note
@@ -133,6 +134,10 @@ class Committer:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def submit(self, item: Item) -> None:
+        """Have an item committed. A note is encoded here: one that cannot be encoded is the caller's error, and must
+        not end the thread that writes the log for everybody."""
+        if isinstance(item, Note):
+            item = item._replace(record=pack(item.note))
         with self._sum:
             self._pending.append(item)
             self.pending_bytes += item.nbytes
@@ -244,7 +249,7 @@ class Committer:
         # Names first: if a torn tail kept a train and lost a name behind it, a replay would keep nothing for that name.
         for item in group:
             if isinstance(item, Note) and item.kind == NAMED:
-                self.log.append(NAMED, pack(item.note))
+                self.log.append(NAMED, item.record)
         for joined in inputs:
             self.log.append(TRAIN, train_record(self._streams[joined.stream], joined.train, now_ns, joined.batches))
         for item in group:
@@ -252,7 +257,7 @@ class Committer:
                 record = output_record(self._outputs[item.output], item.first, item.train)
                 emitted.append((item, self.log.append(OUTPUT, record)))
             elif isinstance(item, Note) and item.kind != NAMED:
-                self.log.append(item.kind, pack(item.note))
+                self.log.append(item.kind, item.record)
         for note in self._effects.notes():
             self.log.append(note.kind, pack(note.note))
         return emitted

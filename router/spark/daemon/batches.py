@@ -15,6 +15,7 @@ from typing import Any
 from router.spark.wire.errors import SparkRefusedError
 
 QUERIES = 10_000
+NAME_CHARACTERS = 64
 
 
 class BatchLedger:
@@ -36,7 +37,7 @@ class BatchLedger:
 
     def staged(self, name: str) -> Path:
         """Return the path of staged rows. Raises SparkRefusedError for a name that could leave the folder."""
-        if not name.isalnum():
+        if not (name.isascii() and name.isalnum() and len(name) <= NAME_CHARACTERS):
             raise SparkRefusedError("that is not the name of staged rows")
         return self._folder / f"{name}.rows"
 

@@ -36,6 +36,7 @@ from router.spark.daemon.batches import BatchLedger
 from router.spark.daemon.intake import FRAME_BYTES, StreamIntake, find_stream
 from router.spark.daemon.pace import JobStoppedError, Pacer
 from router.spark.daemon.port import Handler
+from router.spark.daemon.request import PortRequest
 from router.spark.wire.errors import SparkRefusedError
 from router.spark.wire.peer import Peer, PortError
 from router.spark.wire.pipe import fields_of
@@ -102,24 +103,25 @@ class Exchange:
                 self._ledger = BatchLedger(self._make_folder())
             return self._ledger
 
-    def _describe(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _describe(self, peer: Peer, request: PortRequest) -> None:
         """Answer the fields of a stream or of an output."""
         schema = self._stream(request).schema if "stream" in request else self._output(request).schema
         peer.say(ok=True, fields=fields_of(schema))
 
-    def _stream(self, request: Mapping[str, Any]) -> Stream:
-        return find_stream(self._network, str(request.get("stream")))
+    def _stream(self, request: PortRequest) -> Stream:
+        return find_stream(self._network, request.text("stream"))
 
-    def _output(self, request: Mapping[str, Any]) -> Output:
+    def _output(self, request: PortRequest) -> Output:
+        name = request.text("output")
         for output in self._network.outputs:
-            if output.name == request.get("output"):
+            if output.name == name:
                 return output
         names = ", ".join(o.name for o in self._network.outputs)
-        raise SparkRefusedError(f"there is no output {request.get('output')}; the outputs are {names}")
+        raise SparkRefusedError(f"there is no output {name}; the outputs are {names}")
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _stage(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _stage(self, peer: Peer, request: PortRequest) -> None:
         """Write a task's rows to disk, synced, after a check against the stream's schema. Answer their name."""
         stream, ledger = self._stream(request), self._opened()
         name = secrets.token_hex(12)
@@ -137,7 +139,7 @@ class Exchange:
                     out.write(frame)
                 out.flush()
                 os.fdatasync(out.fileno())
-            if (rows := int(peer.hear()["rows"])) != checker.received:
+            if (rows := PortRequest(peer.hear()).number("rows")) != checker.received:
                 raise PortError(f"{checker.received} rows came of the {rows} that were sent")
         except OSError as error:
             self._drop(path)
@@ -159,19 +161,19 @@ class Exchange:
         with self._lock:
             self._staged_bytes = max(0, self._staged_bytes - size)
 
-    def _abort(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _abort(self, peer: Peer, request: PortRequest) -> None:
         """Delete the staged rows of a write that Spark gave up, except those of a decided batch."""
         ledger = self._opened()
-        for name in request.get("staged", ()):
-            if not ledger.is_decided(str(name)):
-                self._drop(ledger.staged(str(name)))
+        for name in request.texts("staged"):
+            if not ledger.is_decided(name):
+                self._drop(ledger.staged(name))
         peer.say(ok=True)
 
-    def _commit(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _commit(self, peer: Peer, request: PortRequest) -> None:
         """Take a batch into its stream, or drop it as a repeat."""
         stream, ledger = self._stream(request), self._opened()
-        query, batch = str(request.get("query"))[:500], int(request.get("batch", 0))
-        names = [str(name) for name in request.get("staged", ())]
+        query, batch = request.text("query", characters=4_096), request.number("batch", 0)
+        names = request.texts("staged")
         with self._commit_locks[stream.number]:
             if ledger.last(query) >= batch:
                 self._drop_staged(ledger, names)
@@ -220,18 +222,18 @@ class Exchange:
             )
         return self._histories[output.number]
 
-    def _offsets(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _offsets(self, peer: Peer, request: PortRequest) -> None:
         """Answer where a reader stands and how far it can read. A new name begins at the newest tuple."""
         output = self._output(request)
         history = self._kept(output)
         start = history.subscribe(_reader(request), None)
         peer.say(ok=True, start=start, oldest=history.oldest - 1, newest=history.readable)
 
-    def _read(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _read(self, peer: Peer, request: PortRequest) -> None:
         """Send the tuples behind ``start``, up to and with ``end``."""
         output = self._output(request)
         history = self._kept(output)
-        at, end = int(request["start"]), int(request["end"])
+        at, end = request.number("start"), request.number("end")
         encoder = ArrowEncoder(output.schema, "us")
         peer.say(ok=True)
         peer.send_frame(encoder.begin())
@@ -251,15 +253,15 @@ class Exchange:
                 at += train.count
         peer.send_end(rows)
 
-    def _release(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _release(self, peer: Peer, request: PortRequest) -> None:
         """Let the log forget what this reader has read, up to ``end``."""
-        self._kept(self._output(request)).acknowledge(_reader(request), int(request["end"]))
+        self._kept(self._output(request)).acknowledge(_reader(request), request.number("end"))
         peer.say(ok=True)
 
 
-def _reader(request: Mapping[str, Any]) -> str:
-    name = str(request.get("reader", ""))
-    if not name or len(name) > 200:
+def _reader(request: PortRequest) -> str:
+    name = request.text("reader", "", characters=200)
+    if not name:
         raise SparkRefusedError("a reader needs a name, of at most 200 characters")
     return f"spark:{name}"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Lock, get_native_id
-from typing import Any, Protocol
+from typing import Protocol
 
 from catalog.network import Network, Stream
 from router.boundary import StreamEntrance
@@ -21,6 +21,7 @@ from router.spark.daemon.entrance import BulkEntrance
 from router.spark.daemon.ledger import JobLedger
 from router.spark.daemon.pace import JobStoppedError, Pacer, parse_pace
 from router.spark.daemon.progress import JobProgress, JobTable
+from router.spark.daemon.request import PortRequest
 from router.spark.wire.errors import SparkRefusedError
 from router.spark.wire.peer import Peer, PortError
 
@@ -98,11 +99,11 @@ class StreamIntake:
         if not error:
             self._ledger.done(progress.job)
 
-    def push(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def push(self, peer: Peer, request: PortRequest) -> None:
         """Receive a partition of a job from an executor."""
         lower_thread_priority()
-        progress = self.jobs.get(str(request.get("job")))
-        number = int(request.get("partition", 0))
+        progress = self.jobs.get(request.text("job"))
+        number = request.number("partition", 0)
         part = progress.part(number)
         attempt, stopped = progress.take_over(part)
         counts = self.counts[progress.stream.number]
@@ -114,7 +115,7 @@ class StreamIntake:
                 good = self._enter(progress, number, attempt, received, stopped)
                 progress.close_batch(part, attempt, rows, good)
                 self.refuse(progress.stream, peer.name, received)
-            rows = int(peer.hear()["rows"])
+            rows = PortRequest(peer.hear()).number("rows")
             self._wait_for_disk(progress, number, stopped)
             progress.finish_part(part, attempt, rows)
             peer.say(ok=True, rows=rows)

@@ -7,14 +7,16 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from router.spark.daemon.intake import StreamIntake
 from router.spark.daemon.port import Handler
+from router.spark.daemon.request import PortRequest
 from router.spark.wire.aurorad_wire import Connection, WireError
 from router.spark.wire.errors import SparkRefusedError
 from router.spark.wire.peer import Peer
+
+ERROR_CHARACTERS = 100_000  # a driver may report a whole traceback of Java
 
 
 class RemoteJobs:
@@ -29,29 +31,29 @@ class RemoteJobs:
             "end": self._end,
         }
 
-    def _begin(self, peer: Peer, request: Mapping[str, Any]) -> None:
+    def _begin(self, peer: Peer, request: PortRequest) -> None:
         progress = self._intake.begin(
-            str(request["job"])[:200],
-            str(request["stream"]),
-            pace=str(request.get("pace", "as_fast")),
-            fingerprint=str(request.get("fingerprint", "")),
-            parts=int(request.get("parts", 0)),
-            rows=int(request.get("rows", 0)),
+            request.text("job", characters=200),
+            request.text("stream"),
+            pace=request.text("pace", "as_fast"),
+            fingerprint=request.text("fingerprint", ""),
+            parts=request.number("parts", 0),
+            rows=request.number("rows", 0),
         )
         peer.say(ok=True, done=progress.state == "done", rows=progress.rows)
 
-    def _expect(self, peer: Peer, request: Mapping[str, Any]) -> None:
-        progress = self._intake.jobs.get(str(request["job"]))
-        progress.expected_parts, progress.expected_rows = int(request["parts"]), int(request["rows"])
+    def _expect(self, peer: Peer, request: PortRequest) -> None:
+        progress = self._intake.jobs.get(request.text("job"))
+        progress.expected_parts, progress.expected_rows = request.number("parts"), request.number("rows")
         peer.say(ok=True)
 
-    def _progress(self, peer: Peer, request: Mapping[str, Any]) -> None:
-        reading = self._intake.jobs.get(str(request["job"])).reading()._asdict()
+    def _progress(self, peer: Peer, request: PortRequest) -> None:
+        reading = self._intake.jobs.get(request.text("job")).reading()._asdict()
         peer.say(ok=True, failure=reading.pop("error"), **reading)
 
-    def _end(self, peer: Peer, request: Mapping[str, Any]) -> None:
-        progress = self._intake.jobs.get(str(request["job"]))
-        self._intake.end(progress, str(request.get("error", ""))[:1000])
+    def _end(self, peer: Peer, request: PortRequest) -> None:
+        progress = self._intake.jobs.get(request.text("job"))
+        self._intake.end(progress, request.text("error", "", ERROR_CHARACTERS)[:1000])
         peer.say(ok=True, rows=progress.rows)
 
 

@@ -10,9 +10,12 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import numpy as np
+import orjson
 
 from catalog.errors import AuroraError
 from router.spark.wire.aurorad_wire import ERROR_FOLLOWS, LINE_BYTES
@@ -38,30 +41,43 @@ class Peer:
         self._sock = sock
         self._sends_frames = False
         self._ahead = bytearray()  # bytes received behind the last line
+        self.waits_since: float | None = None  # on the monotonic clock: since when the other side is silent
+
+    def silent_for(self, now: float) -> float:
+        """Return for how many seconds this side has waited for a byte, or for room to send one. Any thread."""
+        since = self.waits_since
+        return 0.0 if since is None else now - since
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Note that the other side is to act, and raise GoneError when its socket says that it will not."""
+        self.waits_since = monotonic()
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise GoneError from error
+        finally:
+            self.waits_since = None
 
     def say(self, **answer: Any) -> None:
         """Send one line."""
-        try:
+        with self._waiting():
             self._sock.sendall(json.dumps(answer).encode() + b"\n")
-        except OSError as error:
-            raise GoneError from error
 
     def hear(self) -> dict[str, Any]:
-        """Receive one line. Raises GoneError also when it is too long or no JSON object."""
+        """Receive one line. Raises PortError when it is too long or no JSON object."""
         ahead = self._ahead
-        try:
+        with self._waiting():
             while (end := ahead.find(b"\n")) < 0:
+                if len(ahead) > LINE_BYTES:
+                    raise PortError(f"a line has at most {LINE_BYTES:,} bytes")
                 more = self._sock.recv(LINE_READ_BYTES)
-                if not more or len(ahead) > LINE_BYTES:
+                if not more:
                     raise GoneError
                 ahead += more
-            heard = json.loads(ahead[:end])
-        except (OSError, ValueError) as error:
-            raise GoneError from error
+        line = bytes(ahead[:end])
         del ahead[: end + 1]
-        if not isinstance(heard, dict):
-            raise GoneError
-        return heard
+        return _parse(line)
 
     def frames(self, limit: int) -> Iterator[memoryview]:
         """Receive frames of at most ``limit`` bytes until the empty one."""
@@ -76,25 +92,21 @@ class Peer:
         have = min(size, len(self._ahead))
         view[:have] = self._ahead[:have]
         del self._ahead[:have]
-        try:
-            while have < size:
+        while have < size:
+            with self._waiting():
                 read = self._sock.recv_into(view[have:], 0, socket.MSG_WAITALL)
-                if not read:
-                    raise GoneError
-                have += read
-        except (OSError, ValueError) as error:
-            raise GoneError from error
+            if not read:
+                raise GoneError
+            have += read
         return view
 
     def send_frame(self, data: Any) -> None:
         self._sends_frames = True
         view = memoryview(data)
-        try:
+        with self._waiting():
             self._sock.sendall(struct.pack(">I", view.nbytes))
             if view.nbytes:
                 self._sock.sendall(view)
-        except OSError as error:
-            raise GoneError from error
 
     def send_end(self, rows: int) -> None:
         """Send the empty frame and the number of rows."""
@@ -114,7 +126,8 @@ class Peer:
             self.say(error=message)
             self._sock.shutdown(socket.SHUT_WR)
             self._sock.settimeout(DRAIN_SECONDS)
-            while self._sock.recv(DRAIN_BYTES):
+            deadline = monotonic() + DRAIN_SECONDS
+            while monotonic() < deadline and self._sock.recv(DRAIN_BYTES):
                 pass
         except (OSError, GoneError):
             pass  # the other side is gone, or does not stop sending
@@ -125,3 +138,15 @@ class Peer:
         except OSError:
             pass  # closed already
         self._sock.close()
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """Parse one line. orjson accepts valid UTF-8 only, without lone surrogates, and limits the depth of nesting: no
+    string that comes from here can fail to be written to the log."""
+    try:
+        heard = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise PortError(f"a request is one line of JSON: {error}") from None
+    if not isinstance(heard, dict):
+        raise PortError("a request is one JSON object on a line")
+    return heard
