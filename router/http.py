@@ -29,6 +29,7 @@ from catalog.config.words import did_you_mean
 from catalog.describe import TapPlace, find_tap_place, network_json, tap_places
 from catalog.errors import AuroraError, ListenError
 from catalog.network import Network
+from router.ports import why_not
 from router.tap import Tap, TapSource, Unregister
 
 MAX_TAPS = 16
@@ -290,10 +291,5 @@ def bind(host: str, port: int, place: str) -> socket.socket:
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise ListenError(f"{place}: cannot listen on {host}:{port}: {_reason(error)}") from error
+        raise ListenError(f"{place}: cannot listen on {host}:{port}: {why_not(error, port)}") from error
     return sock
-
-
-def _reason(error: OSError) -> str:
-    text = (error.strerror or str(error)).lower()
-    return "the port is in use" if "in use" in text else text

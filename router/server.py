@@ -13,7 +13,6 @@ Everything here runs on the I/O thread, which the daemon owns, except the method
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import time
@@ -34,6 +33,7 @@ from router.connection import SinkConnection, SourceConnection
 from router.dead_letters import DeadLetters
 from router.named_reader import NamedReader
 from router.places import ConnectionPlaces
+from router.ports import why_not
 from router.source_session import SourceSession, last_of_each_source
 from router.subscribers import Outlet, Wake
 from storage.admission import BatchNumber
@@ -146,8 +146,7 @@ class Server:
         try:
             listener = await self._loop.create_server(make, host, port, backlog=1024)
         except OSError as error:
-            why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-            raise ListenError(f"{name}: cannot listen on {at}: {why}") from error
+            raise ListenError(f"{name}: cannot listen on {at}: {why_not(error, port)}") from error
         if receive_bytes is not None:  # connections inherit it from their listener
             for open_socket in listener.sockets:
                 open_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from catalog.config.document import Path
-from catalog.config.models import StreamModel, TcpSink, TcpSource
+from catalog.config.models import NetworkFile, StreamModel, TcpSink, TcpSource
 from catalog.config.read import Config
 from catalog.config.units import Address
 from catalog.config.words import did_you_mean
@@ -48,20 +48,18 @@ def check_policy(config: Config, policies: Collection[str] | None) -> list[Probl
     return [config.document.problem(path, f"unknown policy '{policy}'", did_you_mean(policy, policies))]
 
 
-def listeners(config: Config) -> list[tuple[Path, Address]]:
-    """Return every address that this network would listen on."""
+def listeners(file: NetworkFile) -> list[tuple[Path, Address]]:
+    """Return every address that this network would listen on, each with its place in the file."""
     found: list[tuple[Path, Address]] = []
-    if config.file.http.listen is not None:
-        found.append((("http", "listen"), config.file.http.listen))
+    if file.http.listen is not None:
+        found.append((("http", "listen"), file.http.listen))
     found += [
         (("streams", n, "source", "tcp"), s.source.tcp)
-        for n, s in config.file.streams.items()
+        for n, s in file.streams.items()
         if isinstance(s.source, TcpSource)
     ]
     found += [
-        (("outputs", n, "sink", "tcp"), o.sink.tcp)
-        for n, o in config.file.outputs.items()
-        if isinstance(o.sink, TcpSink)
+        (("outputs", n, "sink", "tcp"), o.sink.tcp) for n, o in file.outputs.items() if isinstance(o.sink, TcpSink)
     ]
     return found
 
@@ -69,7 +67,7 @@ def listeners(config: Config) -> list[tuple[Path, Address]]:
 def check_listeners(config: Config) -> list[Problem]:
     problems: list[Problem] = []
     seen: list[tuple[Path, Address]] = []
-    for path, address in listeners(config):
+    for path, address in listeners(config.file):
         other = next((p for p, a in seen if a.clashes(address)), None)
         if other is not None:
             where = ".".join(map(str, other))

@@ -31,38 +31,44 @@ def demo(
     ] = 7000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed makes another market.")] = 1,
     seconds: Annotated[float, typer.Option(min=0, help="End after this many seconds; 0: never.")] = 0,
+    port_base: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Move all ports: 19400 makes 9400 19400, and 9411 19411.")
+    ] = None,
     file: Annotated[Path | None, typer.Option(help="Another network file, with streams trades and quotes.")] = None,
 ) -> None:
     """Run the demo: a made-up market feeds a network with four outputs of different QoS.
 
     The command starts a daemon on configs/demo.yaml and a feed with bursts,
     and shows the table of `aurorad top`. Without a terminal it prints one
-    line a second. Ctrl-C ends it; the daemon drains first.
+    line a second. Ctrl-C ends it; the daemon drains first. When a port is
+    taken, nothing starts and the command names the process that has it.
 
     \b
       aurorad demo
       aurorad demo --rate 50000 --seed 7
+      aurorad demo --port-base 19400
       aurorad demo --seconds 10 | tail -3
 
     Exit codes: 0 the daemon drained and ended, 1 the daemon or the feed
-    failed, 78 a bad network file.
+    failed, 69 a port is taken, 78 a bad network file.
     """
+    from catalog.config.read import Overrides
     from engine.cli.remote import Remote
-    from engine.lab.demo.scene import SceneError, play, reachable, wait_until
+    from engine.lab.demo.scene import SceneError, play, reachable
     from engine.lab.processes import shipped
     from engine.run.network_file import read_network
 
     path = file or shipped("demo.yaml")
-    network = read_network(path)
+    network = read_network(path, overrides=Overrides(port_base=port_base))
+    moved = () if port_base is None else ("--port-base", str(port_base))
     remote = Remote(f"http://{reachable(network.config.http.listen)}")
     signal.signal(signal.SIGTERM, _interrupt)
     live = sys.stdout.isatty()
     try:
-        with play(path, network, rate, seed, quiet=live) as scene:
+        with play(path, network, rate, seed, quiet=live, options=moved) as scene:
             for line in addresses(network, remote):
                 typer.echo(line)
             try:
-                wait_until(lambda: _answers(remote), scene)
                 (_show_live if live else _show_lines)(scene, network, remote, time.monotonic() + (seconds or 1e9))
             except KeyboardInterrupt:
                 pass
@@ -104,16 +110,6 @@ def footer(network: Network, remote: Remote) -> list[str]:
         f"nc {host} PORT   feed: {', '.join(feeds)}   read: {', '.join(reads)}",
         f"{remote.url}/metrics   {remote.url}/   Ctrl-C ends it",
     ]
-
-
-def _answers(remote: Remote) -> bool:
-    from engine.cli.remote import RemoteError
-
-    try:
-        with remote.get("/ready"):
-            return True
-    except RemoteError:
-        return False
 
 
 def _show_live(scene: Scene, network: Network, remote: Remote, until_s: float) -> None:

@@ -25,6 +25,9 @@ def run(
         Literal["debug", "info", "warning", "error"] | None,
         typer.Option(envvar="AURORAD_LOG_LEVEL", help="Least severe lines to log."),
     ] = None,
+    port_base: Annotated[
+        int | None, typer.Option(min=1, max=65535, envvar="AURORAD_PORT_BASE", help="Move the lowest port here.")
+    ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Exit when every Spark source has been read to its end.")
     ] = False,
@@ -33,7 +36,7 @@ def run(
 
     A second SIGTERM exits at once. SIGHUP reads the file again; a file with
     errors changes nothing. A flag overrides the environment, which
-    overrides the file.
+    overrides the file. --port-base moves all ports by the same distance.
 
     \b
       aurorad run configs/demo.yaml
@@ -44,6 +47,7 @@ def run(
     Exit codes: 0 ended, 1 failed (a port in use, a broken data_dir, a bulk
     job that failed), 70 the engine failed, 78 a bad network file.
     """
+    from catalog.config.read import Overrides
     from engine.daemon.service import serve
 
     overrides: dict[str, dict[str, Any]] = {
@@ -52,7 +56,7 @@ def run(
         "http": {"listen": http},
         "log": {"format": log_format, "level": log_level},
     }
-    code = serve(file, _given(overrides), once=once)
+    code = serve(file, Overrides(_given(overrides), port_base), once=once)
     raise typer.Exit(code)
 
 

@@ -23,6 +23,7 @@ from catalog.errors import NetworkError
 from catalog.network import Network
 from engine.daemon.daemon import Daemon
 from engine.daemon.logs import set_up_logs
+from engine.daemon.notify import READY, STOPPING, notify
 from engine.daemon.version import own_version
 from engine.run.network_file import read_network
 from engine.run.tuning import tune_process
@@ -97,12 +98,14 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
         log.info("stopped during recovery: nothing is lost, and the next start recovers from the same checkpoint")
         return 0
     _log_start(daemon, file)
+    notify(READY)
     while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
         _reload(file, overrides, network)
     if number == FAILED:
         daemon.stop(0.0)
         return EX_SOFTWARE
     log.info("%s: draining", "the sources are at their end" if number == DONE else signal.Signals(number).name)
+    notify(STOPPING)
     for again in STOPS:
         signal.signal(again, _exit_now)
     drained = daemon.stop(ONCE_DRAIN_SECONDS) if number == DONE else daemon.stop()

@@ -80,7 +80,8 @@ TAIL = """## The whole file
 `aurorad run` takes some of these settings as flags and from the environment. A flag wins over the environment, and
 the environment wins over the file: `--workers` or `AURORAD_WORKERS`, `--memory` or `AURORAD_MEMORY`, `--policy` or
 `AURORAD_POLICY`, `--http` or `AURORAD_HTTP`, `--log-format` or `AURORAD_LOG_FORMAT`, `--log-level` or
-`AURORAD_LOG_LEVEL`."""
+`AURORAD_LOG_LEVEL`. `--port-base` or `AURORAD_PORT_BASE` moves all ports: the lowest one to this number, the others by
+the same distance."""
 
 
 def opening(head: str) -> str:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.lab.bench.harness import free_ports
+from catalog.config.units import Address
 from engine.lab.processes import command, end, shipped, spawn
+from router.ports import why_taken
+from tests.e2e.daemon import free_ports, running
 
 
 @pytest.fixture
@@ -73,10 +75,61 @@ def test_ends_cleanly_and_has_lost_nothing(network: tuple[Path, int], how: signa
     assert re.search(r"[1-9][\d,]* tuples in; out: .*tape [1-9].*unaccounted for: 0$", said[-2])
 
 
-def test_a_port_in_use_is_told_and_not_waited_for(network: tuple[Path, int]) -> None:
+def test_a_second_demo_names_the_first_before_its_banner_and_feeds_nothing(network: tuple[Path, int]) -> None:
     file, _ = network
     with demo(file) as first:
         lines_until(first, "load ")
-        with demo(file) as second:
-            assert second.wait(timeout=60) != 0
+        second = subprocess.run(command("demo", "--file", str(file)), capture_output=True, timeout=60, check=False)
+        assert second.returncode == 69
+        assert second.stdout == b"", "no banner"
+        holder = re.search(r"http.listen .*: the port is in use by \S+ \(pid (\d+)\)", second.stderr.decode())
+        assert holder is not None, second.stderr
+        assert holder[1] in _children(first.pid)
+        assert second.stderr.count(b"is in use by") == 7, "every port of the network"
+        assert b"--port-base" in second.stderr
         assert first.poll() is None
+
+
+def test_a_stranger_on_one_port_gets_no_trade(tmp_path: Path) -> None:
+    """Somebody else's daemon listens where the demo would feed. The demo says so, and feeds nothing."""
+    base = _free_base()
+    http = free_ports(1)[0]
+    stranger = f"""
+streams:
+  mine: {{schema: {{ts: timestamp, symbol: string, price: double, size: int, venue: string?}},
+         source: {{tcp: 127.0.0.1:{base + 1}}}, overload: block}}
+outputs: {{all: {{from: mine}}}}
+"""
+    with running(tmp_path, stranger, http) as other:
+        done = subprocess.run(
+            command("demo", "--port-base", str(base), "--seconds", "5"), capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == 69
+        assert done.stdout == b""
+        told = rf"streams.trades.source.tcp 127.0.0.1:{base + 1}: the port is in use by \S+ \(pid {other.process.pid}\)"
+        assert re.search(told, done.stderr.decode())
+        stream = other.stream("mine")
+        assert (stream["received"], stream["connections"]) == (0, 0)
+
+
+def test_port_base_moves_every_port_and_the_addresses_that_are_told() -> None:
+    base = _free_base()
+    process = spawn(command("demo", "--port-base", str(base), "--rate", "500"), stdout=subprocess.PIPE)
+    try:
+        said = "\n".join(lines_until(process, r"load .*alerts .*spreads .*tape .*dark "))
+    finally:
+        end(process)
+    told = {int(port) for port in re.findall(r"(?:nc 127.0.0.1 |http://127.0.0.1:)(\d+)", said)}
+    assert told == {base + offset for offset in (0, 1, 2, 11, 12, 13, 14)}
+
+
+def _free_base() -> int:
+    """Return a port with the demo's other ports behind it free: the lowest of a range of fifteen."""
+    for base in free_ports(50):
+        if not any(why_taken(Address("127.0.0.1", base + offset)) for offset in range(15)):
+            return base
+    pytest.fail("no range of fifteen free ports")
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import orjson
 import pytest
 
@@ -57,6 +59,17 @@ def test_bursts_come_and_go(seed: int) -> None:
     assert 0.1 < busy < 0.5
     assert all(f == 1.0 or 4 <= f <= 10 for f in factors)
     assert len(set(factors)) > 10, "each burst has a height of its own"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_many_symbols_share_the_trades(seed: int) -> None:
+    """A few symbols lead, as on a real market, and no seed makes a market of one symbol."""
+    for side in zip(*steps(seed, 100), strict=True):
+        counts = Counter(orjson.loads(line)["symbol"] for lines in side for line in lines.splitlines())
+        shares = sorted((n / counts.total() for n in counts.values()), reverse=True)
+        assert len(shares) >= 24
+        assert 0.1 < shares[0] < 0.25
+        assert 0.4 < sum(shares[:10]) < 0.8
 
 
 def test_every_output_of_the_demo_gets_something() -> None:

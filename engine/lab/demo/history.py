@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.simulate.market import SYMBOLS, VENUE_SHARES, VENUES, VOLATILITY_PER_ROOT_S
+from engine.simulate.market import SYMBOL_SHARES, SYMBOLS, VENUE_SHARES, VENUES, VOLATILITY_PER_ROOT_S
 
 OPEN_S = 14.5 * 3600  # from midnight UTC to the start of trading
 TRADING_S = 6.5 * 3600
@@ -22,7 +22,7 @@ TRADING_S = 6.5 * 3600
 def make_day(day: datetime, rows: int, seed: int) -> pa.Table:
     random = np.random.default_rng([seed, int(day.timestamp())])
     after_s = np.sort(random.uniform(0, TRADING_S, rows))
-    symbol = random.integers(0, len(SYMBOLS), rows)
+    symbol = random.choice(len(SYMBOLS), rows, p=SYMBOL_SHARES)
     # One random walk for the market and one price level for each symbol: enough to look like prices.
     walk = np.cumsum(random.normal(0, VOLATILITY_PER_ROOT_S, rows) * np.sqrt(np.diff(after_s, prepend=0.0)))
     level = np.exp(random.normal(4.3, 0.7, len(SYMBOLS)))

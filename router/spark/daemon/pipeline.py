@@ -20,6 +20,7 @@ from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
 from catalog.readings import BulkReading, SinkReading, SparkReading
 from router.boundary import OutputGate, OutputHistory, StreamEntrance
+from router.ports import why_not
 from router.spark.daemon.exchange import Exchange
 from router.spark.daemon.host import LOW_PRIORITY, SparkHost
 from router.spark.daemon.intake import DeadLetterBox, StreamIntake
@@ -131,7 +132,7 @@ class SparkPipeline:
         try:
             self.port.open(at.host, at.port)
         except OSError as error:
-            raise ListenError(f"spark: cannot listen on {at}: {error.strerror or error}") from error
+            raise ListenError(f"spark: cannot listen on {at}: {why_not(error, at.port)}") from error
 
     def start(self) -> None:
         """Finish batches that were decided before a crash, then start the sources, each on a thread of its own."""
