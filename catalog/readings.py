@@ -196,6 +196,8 @@ class EngineReading(NamedTuple):
     shed_level: float = 0.0
     spill_bytes: int = 0
     dead_letters: int = 0
+    evicted_connections: int = 0  # unused ones, closed to make room for new ones
+    refused_connections: int = 0  # for which there was no place
     draining: bool = False
 
 

@@ -281,6 +281,13 @@ def _engine(r: Readings) -> Iterator[Metric]:
     yield _gauge("memory_budget_bytes", "Bytes that queues may hold before reading stops.", [], [([], e.memory_budget)])
     yield _gauge("spill_bytes", "Bytes of trains on disk.", [], [([], e.spill_bytes)])
     yield _gauge("dead_letters", "Refused tuples kept for inspection.", [], [([], e.dead_letters)])
+    yield _counter(
+        "connections_evicted", "Unused connections closed to make room for new ones.", [],
+        [([], e.evicted_connections)],
+    )  # fmt: skip
+    yield _counter(
+        "connections_refused", "Connections refused because no place was free.", [], [([], e.refused_connections)]
+    )
     yield _gauge("uptime_seconds", "Time since the start.", [], [([], e.uptime_ns / 1e9)])
     yield _gauge("network_version", "Version of the network; counts deployments.", [], [([], e.network_version)])
     build = {"version": e.version, "policy": r.scheduler.policy, "unit": r.scheduler.unit}

@@ -31,6 +31,7 @@ class Origin(NamedTuple):
     runs_plans: bool = False  # the caller may run a short plan itself: the I/O thread does
     is_counted: bool = False  # the boundary has counted these tuples as received
     batch: BatchNumber | None = None  # the number that the client gave to this batch
+    peer: str = ""  # the address of the sender, for its dead letters
 
     def numbered(self, batch: BatchNumber) -> Origin:
         return self._replace(batch=batch)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from router.boundary import SOCKET
 from router.client_protocol import Ack, Forget, ReaderFramer, ReaderHello, SessionError, begins_with_hello, encode_line
 from router.codecs.base import Decoder, Received
 from router.named_reader import NamedReader
@@ -58,6 +59,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._server = server
         self.port = port
         self.peer = "unknown"
+        self.origin = SOCKET  # with the peer, once it is known
         self.is_silent = True  # until it has sent a whole tuple, good or bad: see ``router/places.py``
         self.transport: asyncio.Transport | None = None
         self._decoder: Decoder = port.make_decoder()
@@ -77,6 +79,7 @@ class SourceConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.peer = peer_name(transport)
+        self.origin = SOCKET._replace(peer=self.peer)
         set_tcp_options(transport)
         self._server.register(self)
 

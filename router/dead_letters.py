@@ -3,16 +3,21 @@
 The ring has a limit in entries and in bytes. The oldest entries leave it; ``total`` still counts them. The message and
 the sample contain the sender's text: they are shown and never interpreted.
 
-Owner: the I/O thread. Any thread may read.
+Any thread.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from threading import Lock
 from typing import Any, NamedTuple
 
-from router.codecs.base import Reject
+from catalog.config.units import format_duration
+from router.codecs import CODECS
+from router.codecs.base import SAMPLE_BYTES, Reason, Reject
+from router.codecs.encode.text import iso
+from storage.train import Train
 
 ENTRY_BYTES = 200  # the memory of an entry without its texts
 
@@ -42,6 +47,17 @@ class DeadLetter(NamedTuple):
         }
 
 
+def skew_reject(refused: Train, time_field: str, now_ns: int, max_skew_ns: int) -> Reject:
+    """Return one reject for all tuples of a train that are too far ahead of the clock, with the first as its sample."""
+    first = refused.slice(0, 1)
+    event_ns = int(first.columns[refused.schema.index(time_field)][0])
+    ahead = format_duration((event_ns - now_ns) // 10**6 * 10**6)
+    allowed = format_duration(max_skew_ns)
+    message = f"{time_field} is {iso(event_ns)}, {ahead} ahead of the clock; max_skew allows {allowed}"
+    sample = CODECS["ndjson"].encoder(refused.schema).encode(first)
+    return Reject(Reason.SKEW, 0, 0, message, sample[:SAMPLE_BYTES].strip(), refused.count)
+
+
 class DeadLetters:
     def __init__(self, entries: int = 1_000, max_bytes: int = 1024**2) -> None:
         self._entries = entries
@@ -49,18 +65,21 @@ class DeadLetters:
         self._ring: deque[DeadLetter] = deque()
         self.nbytes = 0
         self.total = 0  # since the start, with those that have left the ring
+        self.last: dict[str, DeadLetter] = {}  # by stream; also when the ring has no room for it
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._ring)
 
     def add(self, at_ns: int, stream: str, peer: str, rejects: Iterable[Reject]) -> None:
-        for reject in rejects:
-            self.total += 1
-            letter = DeadLetter(at_ns, stream, peer, reject)
-            self._ring.append(letter)
-            self.nbytes += letter.nbytes
-            while len(self._ring) > self._entries or self.nbytes > self._max_bytes:
-                self.nbytes -= self._ring.popleft().nbytes
+        with self._lock:
+            for reject in rejects:
+                self.total += 1
+                letter = self.last[stream] = DeadLetter(at_ns, stream, peer, reject)
+                self._ring.append(letter)
+                self.nbytes += letter.nbytes
+                while len(self._ring) > self._entries or self.nbytes > self._max_bytes:
+                    self.nbytes -= self._ring.popleft().nbytes
 
     def to_json(self, stream: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return the last dead letters, newest first."""

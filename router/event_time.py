@@ -98,6 +98,11 @@ class StreamClock:
         self._advance(self.newest_ns - self.slack_ns)
         return train.with_watermark(self.watermark_ns)
 
+    def skewed(self, train: Train, now_ns: int) -> Train:
+        """Return the tuples of a train that ``stamp`` refused at this time."""
+        assert self._time_column is not None
+        return train.where(train.columns[self._time_column] > now_ns + self.max_skew_ns)
+
     def heartbeat(self, event_ns: int, now_ns: int) -> int | None:
         """Take a sender's event time, and return the watermark for a train without tuples; None when it is not new."""
         if event_ns > now_ns + self.max_skew_ns:

@@ -7,7 +7,7 @@ At the limit a new connection replaces one that is of little use:
   nothing;
 - then the oldest connection that has been silent for ten seconds: it has not sent a whole tuple.
 
-Without such a one the new connection is refused. Both are counted.
+Without such a one the new connection is refused. Both are counted, and the daemon logs the counts.
 
 A reader that has closed its sending side is also probed (TCP keepalive). A peer that is gone answers the probe with a
 reset, at the latest when its kernel has forgotten the connection (a minute on Linux). The event loop does not watch a
@@ -19,12 +19,9 @@ Owner: the I/O thread.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
-
-log = logging.getLogger("aurorad.router")
 
 SILENT_AT_MOST_NS = 10 * 10**9
 SWEEP_SECONDS = 5.0
@@ -32,7 +29,6 @@ PROBE_IDLE_SECONDS = 15
 PROBE_EVERY_SECONDS = 15
 PROBES = 3
 TCP_CLOSE = 7  # linux/tcp_states.h: the first byte of struct tcp_info
-FULL_LOG_NS = 60 * 10**9
 
 
 class Placed(Protocol):
@@ -57,7 +53,6 @@ class ConnectionPlaces(Generic[C]):
         self._opened_ns: dict[C, int] = {}  # oldest first
         self._ended: dict[C, None] = {}  # connections whose peer has closed its sending side, oldest first
         self._is_sweeping = False
-        self._logged_ns = 0
 
     def __iter__(self) -> Iterator[C]:
         return iter(list(self._opened_ns))
@@ -75,7 +70,6 @@ class ConnectionPlaces(Generic[C]):
         if len(self._opened_ns) >= self.limit:
             useless = self._useless()
             if useless is None:
-                self._report_full()
                 return False
             self.evicted += 1
             evict(useless)
@@ -97,12 +91,6 @@ class ConnectionPlaces(Generic[C]):
             if connection.is_silent:
                 return connection
         return None
-
-    def _report_full(self) -> None:
-        now_ns = self._now_ns()
-        if now_ns - self._logged_ns >= FULL_LOG_NS:
-            self._logged_ns = now_ns
-            log.warning("all %d connections are taken: new ones are refused (limits.connections)", self.limit)
 
     # -- peers that may be gone ---------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from threading import get_ident
 from catalog.config.models import LimitsSection, TcpSink, TcpSource
 from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
-from router.boundary import SOCKET, Origin, OutputGate, OutputHistory, StreamEntrance
+from router.boundary import Origin, OutputGate, OutputHistory, StreamEntrance
 from router.codecs import CODECS
 from router.codecs.base import Decoder, Intake, Reason, Received
 from router.codecs.encode.frames import load_writers
@@ -96,12 +96,13 @@ class Server:
         limits: Limits | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         decode_thread_bytes: int = DECODE_THREAD_BYTES,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.now_ns = now_ns
         self.decode_thread_bytes = decode_thread_bytes
         self.read_buffer = memoryview(bytearray(READ_BYTES))
-        self.dead_letters = DeadLetters(self.limits.dead_letters)
+        self.dead_letters = DeadLetters(self.limits.dead_letters) if dead_letters is None else dead_letters
         self.is_stopped = False
         self.entrance = entrance
         self._network = network
@@ -202,7 +203,7 @@ class Server:
     def register(self, connection: Connection) -> bool:
         """Add a new connection. False when it is refused: the server stops, or all places are taken."""
         if self.is_stopped or not self.places.take(connection, self._evict):
-            self.places.refused += 1
+            self.places.refused += not self.is_stopped
             connection.abort()
             return False
         if isinstance(connection, SourceConnection):
@@ -242,7 +243,7 @@ class Server:
         stream = connection.port.stream.number
         for train in received.trains:
             if train.count:
-                self.entrance.admit(stream, train, SOCKET)
+                self.entrance.admit(stream, train, connection.origin)
             elif train.watermark_ns != NO_WATERMARK:
                 self.entrance.heartbeat(stream, train.watermark_ns)
         if received.rejects:

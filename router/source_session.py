@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from router.boundary import SOCKET, StreamEntrance
+from router.boundary import StreamEntrance
 from router.client_protocol import SessionError, SourceBatch, SourceFramer, SourceHello, encode_line
 from router.codecs.base import Reason, Received, Reject
 from storage.admission import AdmissionVerdict, BatchNumber
@@ -145,7 +145,7 @@ class SourceSession:
             return
         # All good tuples of a batch are one train, because the log must hold all of them or none.
         train = Train.concat(received.trains) if received.trains else Train.empty(stream.schema)
-        self._server.admit(stream.number, train, SOCKET.numbered(number))
+        self._server.admit(stream.number, train, self._connection.origin.numbered(number))
         if self.hello.ack == "memory":
             self._write(encode_line(_ack=number.sequence, on="memory"))
 

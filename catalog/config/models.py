@@ -269,7 +269,7 @@ class StreamModel(Section):
     columns: dict[FieldName, FieldType] = Field(alias="schema", min_length=1, max_length=1000)
     time: str | None = None
     slack_ns: Duration = Field(default=0, alias="slack")
-    max_skew_ns: PositiveDuration | None = Field(default=None, alias="max_skew")
+    max_skew_ns: PositiveDuration = Field(default=3_600 * 10**9, alias="max_skew")
     idle_ns: PositiveDuration | None = Field(default=None, alias="idle")
     source: Source | None = None
     overload: Literal["shed", "block", "spill"] = "block"

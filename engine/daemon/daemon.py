@@ -20,6 +20,8 @@ from catalog.readings import Readings
 from engine.daemon.counters import DaemonCounters
 from engine.daemon.draining import describe_backlog, drain
 from engine.daemon.io_loop import IoLoop
+from engine.daemon.loss_details import LossDetails
+from engine.daemon.loss_log import LossLog
 from engine.daemon.monitoring import Monitoring, make_overload
 from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spills
 from engine.daemon.readings import DaemonReadings
@@ -29,6 +31,7 @@ from engine.run.core import Engine
 from engine.run.settings import scheduler_settings
 from qos_monitor.histogram import LatencyRecorder
 from router.codecs.base import Reject
+from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
 from router.http import HttpServer
 from router.server import Limits, Server, make_outlets
@@ -70,6 +73,8 @@ class Daemon:
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
         self.event_time = EventTime(network, self.now_ns)
+        limits = Limits.of(network.config.limits)
+        self.dead_letters = DeadLetters(limits.dead_letters)
         self.keeper = make_keeper(network, self.now_ns, self.fail)
         self._histories = None if self.keeper is None else self.keeper.histories
         self._temporary_spill = make_temporary_spill(network)
@@ -78,8 +83,9 @@ class Daemon:
         outlets = make_outlets(network, wake, self._block_output, self._histories)
         self.engine = self._make_engine(outlets)
         self.ingress = self.engine.ingress
-        limits = Limits.of(network.config.limits)
-        self.server = Server(network, wake, self.ingress, outlets, limits=limits, now_ns=self.now_ns)
+        self.server = Server(
+            network, wake, self.ingress, outlets, limits=limits, now_ns=self.now_ns, dead_letters=self.dead_letters
+        )
         self.spark = self._make_spark(outlets, spark, batch_end)
         if self.keeper is not None:
             counters = DaemonCounters(self.engine, self.server)
@@ -109,6 +115,7 @@ class Daemon:
             log=self.keeper,
             recorders=self.recorders,
             on_failure=self.fail,
+            dead_letters=self.dead_letters,
         )
 
     def _spill_files(self) -> SpillFiles | None:
@@ -149,7 +156,8 @@ class Daemon:
             self.now_ns,
         )
         ticker = Ticker(self.engine, self.event_time)
-        return Monitoring(self.catalog, self.engine, readings, self.recorders, self.overload, ticker)
+        details = LossDetails(self.network, self.engine, self.dead_letters, self.server.limits.connections)
+        return Monitoring(self.catalog, self.engine, readings, self.recorders, self.overload, ticker, LossLog(details))
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -167,6 +175,7 @@ class Daemon:
                 self.engine.expire(False)  # a replayed tuple is always late
                 self.keeper.replay(self._report_progress)
                 self.engine.expire(True)
+            self._monitoring.begin()
             self.spark.open()
             self._io.run(self.server.start())
             self._io.run(self._web.open())
@@ -207,6 +216,7 @@ class Daemon:
         self.engine.stop()
         self.monitor.stop()
         self._io.run(self.server.close())
+        self._monitoring.end()
         self._io.run(self._web.close())
         self._io.stop()
         if self.keeper is not None:
@@ -245,5 +255,5 @@ class Daemon:
         self.engine.block_output(output, blocked)
 
     def _keep_dead_letters(self, stream: str, sender: str, rejects: Sequence[Reject]) -> None:
-        """Keep refused rows that came by Spark. The I/O thread does it, because it owns the dead letters."""
-        self._io.call(self.server.dead_letters.add, self.now_ns(), stream, sender, rejects)
+        """Keep refused rows that came by Spark."""
+        self.dead_letters.add(self.now_ns(), stream, sender, rejects)

@@ -4,6 +4,7 @@
 2. Record which boxes kept the workers busy, for ``aurorad explain``.
 3. Let the overload control decide on a new shed plan.
 4. Post to the scheduler which share of each output's tuples missed its deadline.
+5. Log losses (``loss_log``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from time import thread_time_ns
 
 from catalog.catalog import Catalog
 from catalog.readings import Readings
+from engine.daemon.loss_log import LossLog
 from engine.daemon.readings import DaemonReadings
 from engine.daemon.ticker import Ticker
 from engine.run.core import Engine
@@ -40,10 +42,13 @@ class Monitoring:
         recorders: list[LatencyRecorder],
         overload: OverloadControl[Sample],
         ticker: Ticker,
+        losses: LossLog,
     ) -> None:
         self._engine = engine
         self._overload = overload
         self._ticker = ticker
+        self._losses = losses
+        self._read = readings.read
         self._reported = [(0, 0)] * len(recorders)  # tuples and missed deadlines that the scheduler knows of
         self.busy = BusyHistory()
         self.monitor = Monitor(
@@ -61,6 +66,15 @@ class Monitoring:
         self._overload.on_sample(sample, [bool(output.readers) for output in readings.outputs])
         self._engine.refresh_losses()
         self._report_missed(readings)
+        self._losses.note(readings)
+
+    def begin(self) -> None:
+        """Take what is counted before the first tuple comes as known: it was restored from a checkpoint."""
+        self._losses.skip(self._read())
+
+    def end(self) -> None:
+        """Log the last losses. The caller has stopped the monitor and closed the sockets."""
+        self._losses.flush(self._read())
 
     def _report_missed(self, readings: Readings) -> None:
         """Post the share of tuples that missed their deadline since the last tick, by output; -1 where none came."""

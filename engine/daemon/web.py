@@ -55,13 +55,23 @@ class Web:
         engine = self._engine
         return explain(engine.journeys, self._busy, self._network, output, where, limit, engine.now_ns())
 
+    def _dead_letters(self, limit: int) -> list[dict[str, Any]]:
+        """Return refused inputs and tuples that boxes could not process, the newest first."""
+        letters = self._server.dead_letters.to_json(limit=limit)
+        for runtime in self._engine.runtimes:
+            letters += [
+                {"at_ns": at_ns, "box": runtime.node.name, "reason": "dead", "message": why, "row": row, "tuples": 1}
+                for at_ns, row, why in runtime.box.dead_rows(runtime.state)
+            ]
+        return sorted(letters, key=lambda letter: -letter["at_ns"])[:limit]
+
     def _queries(self) -> HttpQueries:
         return HttpQueries(
             metrics=lambda accept: self._metrics(accept),
             stats=self._monitor.stats,
             network=lambda: self._network,
             ready=self._why_not_ready,
-            dead_letters=lambda limit: self._server.dead_letters.to_json(limit=limit),
+            dead_letters=self._dead_letters,
             tap=self._engine.taps.register,
             explain=self.explain,
             drops=self._engine.shedding.to_json,

@@ -33,6 +33,7 @@ from load_shedder.record.book import LossBook
 from load_shedder.record.ring import DropCounts
 from load_shedder.shed_plan import ShedPlan
 from qos_monitor.histogram import LatencyRecorder
+from router.dead_letters import DeadLetters
 from router.event_time import EventTime
 from router.routes import Routes
 from scheduler.choice import AUTO, Choice, first_choice
@@ -57,7 +58,8 @@ class DurableLog(TrainLog, OutputLog, Protocol):
 
 class Engine:
     """``outlets``, by the output's number, take its trains. With a ``log`` every train is on disk before any box sees
-    it. ``recorders``, by output, record latencies; ``explain`` samples journeys."""
+    it. ``recorders``, by output, record latencies; ``explain`` samples journeys; ``dead_letters`` keeps what the
+    ingress refuses."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Engine:
         log: DurableLog | None = None,
         recorders: Sequence[LatencyRecorder] | None = None,
         on_failure: Callable[[Exception], None] | None = None,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         self.network = network
         self.now_ns = now_ns
@@ -122,6 +125,7 @@ class Engine:
             event_time,
             log,
             now_ns,
+            dead_letters,
         )
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self.readings = EngineReadings(self, policy)

@@ -29,7 +29,8 @@ from engine.run.taps import Taps, offer
 from engine.run.worker import WorkerPool
 from load_shedder.apply.shedding import Keep
 from router.boundary import CODE, TIME, Origin
-from router.event_time import EventTime
+from router.dead_letters import DeadLetters, skew_reject
+from router.event_time import EventTime, StreamClock
 from router.routes import Routes
 from scheduler.claims import QueuedPlan
 from scheduler.events import Finished
@@ -86,6 +87,7 @@ class Ingress:
         event_time: EventTime | None,
         log: TrainLog | None,
         now_ns: Callable[[], int],
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         streams = len(network.streams)
         self._network = network
@@ -100,6 +102,7 @@ class Ingress:
         self._clocks = event_time.clocks if event_time is not None else [None] * streams
         self._log = log
         self._now_ns = now_ns
+        self._dead_letters = dead_letters
         self.numbers = SourceNumbers(streams) if log is None else log.numbers
         self._order = Lock()
         self._ways = [self._make_ways(stream, {}) for stream in network.streams]
@@ -128,7 +131,7 @@ class Ingress:
                 self.received[stream] += received
             self._log.submit(stream, train, origin.batch)
             return True
-        self._enter(stream, train, received, None, origin.runs_plans)
+        self._enter(stream, train, received, None, origin.runs_plans, origin.peer)
         if origin.batch is not None:
             self.numbers.commit(stream, (origin.batch,))
         return True
@@ -214,7 +217,9 @@ class Ingress:
 
     # -- into the network ---------------------------------------------------------------------------------------------
 
-    def _enter(self, stream: int, train: Train, received: int, stamp_ns: int | None, runs_plans: bool) -> None:
+    def _enter(
+        self, stream: int, train: Train, received: int, stamp_ns: int | None, runs_plans: bool, peer: str = ""
+    ) -> None:
         """Put a train on the arcs behind its stream, let the scheduler act on it, and deliver what needs no box.
 
         ``received`` tuples are counted here, because no port has counted them. ``stamp_ns`` is the time by which event
@@ -230,7 +235,7 @@ class Ingress:
         try:
             with self._order:
                 self.received[stream] += received
-                to_outputs = self._queue(stream, train, stamp_ns, idle_path)
+                to_outputs = self._queue(stream, train, stamp_ns, idle_path, peer)
             self._loop.act_on_news(own_plans)
             for output, part in to_outputs:
                 self._routes.deliver(output, part)
@@ -252,16 +257,17 @@ class Ingress:
             self._loop.act_on_news(plans)
 
     def _queue(
-        self, stream: int, train: Train, stamp_ns: int | None, idle_path: IdlePath | None
+        self, stream: int, train: Train, stamp_ns: int | None, idle_path: IdlePath | None, peer: str
     ) -> Sequence[tuple[int, Train]]:
         """Stamp, count, drop and queue a train. Returns the trains for outputs right behind the stream.
 
         The caller has the lock.
         """
         if (clock := self._clocks[stream]) is not None:
-            offered = train.count
-            train = clock.stamp(train, self._now_ns() if stamp_ns is None else stamp_ns)
-            self.rejected_skew[stream] += offered - train.count
+            offered, now_ns = train, self._now_ns() if stamp_ns is None else stamp_ns
+            train = clock.stamp(offered, now_ns)
+            if train.count != offered.count:
+                self._refuse(self._network.streams[stream], clock, clock.skewed(offered, now_ns), now_ns, peer)
             if not train.count and train.watermark_ns == NO_WATERMARK:
                 return ()  # all tuples were refused, or the watermark is not new
         self.admitted[stream] += train.count
@@ -277,6 +283,13 @@ class Ingress:
         if queued and (idle_path is None or not idle_path.enter(queued, train)):
             self._routes.enqueue_without_waking(queued, train)
         return to_outputs
+
+    def _refuse(self, target: Stream, clock: StreamClock, skewed: Train, now_ns: int, peer: str) -> None:
+        """Count tuples whose event time is too far ahead, and keep the first of them as a dead letter."""
+        self.rejected_skew[target.number] += skewed.count
+        if self._dead_letters is not None and target.time_field is not None:
+            reject = skew_reject(skewed, target.time_field, now_ns, clock.max_skew_ns)
+            self._dead_letters.add(now_ns, target.name, peer, (reject,))
 
     def _drop(self, train: Train, dropping: Sequence[tuple[Arc, Keep]]) -> list[tuple[int, Train]]:
         """Queue the tuples that the shed plan keeps of a train. Returns those for outputs."""

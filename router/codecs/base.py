@@ -40,6 +40,7 @@ class Reason(StrEnum):
     TOO_DEEP = "too_deep"
     INVALID_UTF8 = "invalid_utf8"
     WRONG_SCHEMA = "wrong_schema"
+    SKEW = "skew"  # its event time is too far ahead of the clock: see ``max_skew``
     REFUSED = "refused"  # a numbered batch that could not be admitted: its sender gets an error and sends it again
 
 

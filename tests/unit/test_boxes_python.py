@@ -126,5 +126,5 @@ def test_only_the_rows_at_fault_are_dead(values: list[int], faulty: set[int]) ->
     good = [v for v in values if v not in faulty]
     assert [row[0] for t in trains for row in t.to_rows()] == good
     assert tally.dead == len(values) - len(good) and tally.filtered == 0
-    assert [row["n"] for row, _ in state.dead] == [v for v in values if v in faulty][-DEAD_KEPT:]
-    assert all(why == "KeyError: 'faulty'" for _, why in state.dead)
+    assert [d.row["n"] for d in state.dead] == [v for v in values if v in faulty][-DEAD_KEPT:]
+    assert all(d.why.endswith(" raised KeyError: 'faulty'") for d in state.dead)

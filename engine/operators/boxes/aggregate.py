@@ -145,6 +145,7 @@ class AggregateParameters(BoxParameters):
 
 class Aggregate(Box):
     kind = "aggregate"
+    dead_because = "their event time is NULL, or beyond every window"
     summary = "make one tuple of the tuples in each window and key"
     parameters_model = AggregateParameters
     typical_cost_ns = (80_000.0, 30.0)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -61,6 +61,14 @@ class Tally:
         self.null_errors = 0  # overflows and divisions by zero that became NULL; these are not tuples
 
 
+class DeadRow(NamedTuple):
+    """A tuple that a box could not process."""
+
+    arrival_ns: int
+    row: dict[str, Any]
+    why: str
+
+
 class Box(ABC):
     """The definition of a box. ``parameters`` is an instance of its ``parameters_model``."""
 
@@ -81,6 +89,7 @@ class Box(ABC):
     # About rows (``keeps`` is about values): every tuple that comes in leaves again, once, with its event time. The
     # tuples that a window behind the box lacks are then known exactly, else estimated (``load_shedder/record/book``).
     keeps_rows: ClassVar[bool] = False
+    dead_because: ClassVar[str] = ""  # why the box cannot process a tuple, where it keeps no ``dead_rows``
     needs_clock: ClassVar[bool] = False  # ``tick`` is called about ten times a second, tuples or not
 
     def __init__(self, parameters: Any) -> None:
@@ -152,6 +161,10 @@ class Box(ABC):
 
     def tick(self, state: Any, now_ns: int, emit: Emit, tally: Tally) -> None:
         """Act on the time of day, for the timeouts of boxes with ``needs_clock``."""
+
+    def dead_rows(self, state: Any) -> Sequence[DeadRow]:
+        """Return the last tuples that the box could not process, the newest last. Any thread."""
+        return ()
 
     def state_nbytes(self, state: Any) -> int:
         """Return about how many bytes the state holds."""

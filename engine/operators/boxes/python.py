@@ -14,7 +14,8 @@ a tuple or an expression.
   of the result, the position of the row that it came from.
 - The function must not depend on how the stream is split into trains.
 - If the function raises, or its result does not fit `schema`, the box halves the train until the rows at fault are
-  alone. Those rows are dead: they are counted, and the last 100 are kept with their errors. All other rows pass.
+  alone. Those rows are dead: the daemon counts and logs them, and `/api/v1/dead_letters` shows the last 100 with their
+  errors. All other rows pass.
 
 Cost: that of the function, and about 20 us a call; strings become Python objects. A function that always fails costs
 two calls a tuple. State: none. A checkpoint does not hold what the function remembers.
@@ -26,9 +27,8 @@ Refused: a function that cannot be imported, an unknown type in `schema`, and a 
 from __future__ import annotations
 
 import importlib
-import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,9 @@ from pydantic import Field as Parameter
 from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
-from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally
+from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, DeadRow, Emit, Tally
 from storage.strings import StringInterner, StringPool
 from storage.train import Array, Mask, Train, tidy_valid
-
-log = logging.getLogger("aurorad.python")
 
 Function = Callable[[dict[str, Array]], Mapping[str, Any]]
 INDEX = "_index"
@@ -69,7 +67,7 @@ class PythonState:
 
     def __init__(self, schema: Schema) -> None:
         self.strings = {f.name: StringInterner() for f in schema if f.type is Type.STRING}
-        self.dead: deque[tuple[dict[str, Any], str]] = deque(maxlen=DEAD_KEPT)  # rows at fault, with their errors
+        self.dead: deque[DeadRow] = deque(maxlen=DEAD_KEPT)
 
 
 class Python(Box):
@@ -120,28 +118,28 @@ class Python(Box):
     def run(self, state: PythonState, port: int, train: Train, emit: Emit, tally: Tally) -> None:
         good: list[Train] = []
         failed = 0
-        raised: Exception | None = None
         waiting = [train]
         while waiting:
             part = waiting.pop()
             try:
                 good.append(self._call(state, part))
             except Exception as error:  # noqa: BLE001  (any error of the function counts against its rows)
-                raised = raised or error
                 if part.count == 1:
                     failed += 1
                     row = {f.name: part.to_pylist(i)[0] for i, f in enumerate(part.schema)}
-                    state.dead.append((row, f"{type(error).__name__}: {error}"))
+                    why = f"{self.parameters.call} raised {type(error).__name__}: {error}"
+                    state.dead.append(DeadRow(int(part.arrival_ns[0]), row, why))
                 else:
                     middle = part.count // 2
                     waiting += (part.slice(middle, part.count), part.slice(0, middle))
-        if raised is not None:
-            log.warning("%s failed on %d of %d tuples: %r", self.parameters.call, failed, train.count, raised)
         out = sum(t.count for t in good)
         tally.dead += failed
         tally.filtered += train.count - failed - out  # below 0 where the function makes more rows
         if out:
             emit(0, Train.concat([t for t in good if t.count]).with_watermark(train.watermark_ns))
+
+    def dead_rows(self, state: PythonState) -> Sequence[DeadRow]:
+        return list(state.dead.copy())  # copy() is atomic under the GIL; iterating is not
 
     def _call(self, state: PythonState, train: Train) -> Train:
         result = dict(self._function({f.name: _given(train, i) for i, f in enumerate(self._inputs)}))
