@@ -20,7 +20,8 @@ LOADS = "0.5,1,1.5,2,3,4"
 SOAK_LOAD = 3.0
 
 
-def _numbers(text: str) -> list[float]:
+def parse_loads(text: str) -> list[float]:
+    """Read multiples of the knee."""
     try:
         loads = [float(part) for part in text.split(",")]
     except ValueError:
@@ -30,7 +31,8 @@ def _numbers(text: str) -> list[float]:
     return loads
 
 
-def _words(text: str, known: Sequence[str], what: str) -> list[str]:
+def parse_words(text: str, known: Sequence[str], what: str) -> list[str]:
+    """Read words that must be known, with commas between them."""
     words = text.split(",")
     if unknown := [w for w in words if w not in known]:
         raise typer.BadParameter(f"{', '.join(unknown)}: {what} are {', '.join(known)}")
@@ -81,9 +83,9 @@ def overload(
     from engine.simulate.contract import contract_text
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-    multiples = [2.0] if quick else _numbers(loads)
-    shapes = ["uniform"] if quick else _words(arrivals, SHAPES[:3], "arrivals")
-    strategies = ["shed", *(_words(against, STRATEGIES[1:], "strategies") if against != "none" else [])]
+    multiples = [2.0] if quick else parse_loads(loads)
+    shapes = ["uniform"] if quick else parse_words(arrivals, SHAPES[:3], "arrivals")
+    strategies = ["shed", *(parse_words(against, STRATEGIES[1:], "strategies") if against != "none" else [])]
     try:
         with overloaded(file, 5.0 if quick else seconds, lambda text: typer.echo(text, err=True)) as experiment:
             experiment.find_knee()

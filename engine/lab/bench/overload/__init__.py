@@ -26,6 +26,6 @@ graph at the share delivered. The share is one of value where a value graph or `
 a loss graph asks for everything. ``due_results`` knows to the tuple what would come out without loss.
 
 Files: ``experiment`` (the knee, the strategies, a step), ``soak``, ``scenario`` (the rewritten network file),
-``clients`` (the sending and reading processes), ``arrivals``, ``due_results``, ``tuple_worth``, ``utility``,
+``clients`` (the sending and reading processes), ``rows``, ``arrivals``, ``due_results``, ``tuple_worth``, ``utility``,
 ``best_plan``, ``contract`` (the simulator's prediction), ``report``.
 """

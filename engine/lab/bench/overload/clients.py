@@ -12,13 +12,17 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from engine.lab.bench.overload.arrivals import ArrivalShape
+from engine.lab.bench.overload.rows import read_rows
 from engine.lab.bench.overload.tuple_worth import worths
 
 TICK_S = 0.01
@@ -55,9 +59,7 @@ class StreamSender:
     """Send one stream: the rows of a sample over and over, each with the time at which it is due."""
 
     def __init__(self, spec: dict[str, Any], load: dict[str, Any]) -> None:
-        with pa.OSFile(spec["sample"], "rb") as file:
-            self._table: pa.RecordBatch = pa.ipc.open_file(file).get_batch(0)
-        self._time = self._table.schema.get_field_index(spec["time"])
+        self._rows = read_rows(spec)
         self.per_s: float = spec["per_s"]
         self.manner: str = load["manner"]
         self._keep: float = load["keep"]
@@ -65,7 +67,7 @@ class StreamSender:
         self._random = np.random.default_rng(load["seed"])
         self._at = 0
         self._owed = 0.0
-        self._waiting: deque[pa.RecordBatch] = deque()
+        self._waiting: deque[tuple[Any, int]] = deque()  # payloads and their tuples
         self._tuples = 0
         self._changed = threading.Condition()
         self._ended = False
@@ -77,52 +79,49 @@ class StreamSender:
     def tick(self, due_ns: int, tuples: float) -> None:
         self._owed += tuples
         while self._owed >= 1:
-            count = min(int(self._owed), CHUNK_TUPLES, self._table.num_rows - self._at)
-            batch = self._table.slice(self._at, count)
-            self._at = (self._at + count) % self._table.num_rows
+            count = min(int(self._owed), CHUNK_TUPLES, self._rows.count - self._at)
+            at, self._at = self._at, (self._at + count) % self._rows.count
             self._owed -= count
             self.offered += count
-            self._put(self._kept(batch), due_ns)
+            payload, kept = self._rows.cut(at, count, self._mask(count), due_ns)
+            self.dropped += count - kept
+            self._put(payload, kept)
 
-    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _mask(self, count: int) -> npt.NDArray[np.bool_] | None:
         if self.manner != "random" or self._keep >= 1:
-            return batch
-        mask = self._random.random(batch.num_rows) < self._keep
-        self.dropped += batch.num_rows - int(mask.sum())
-        return batch.filter(pa.array(mask))
+            return None
+        return self._random.random(count) < self._keep
 
-    def _put(self, batch: pa.RecordBatch, due_ns: int) -> None:
-        stamps = pa.array(np.full(batch.num_rows, due_ns, np.int64)).cast(batch.schema.field(self._time).type)
-        stamped = batch.set_column(self._time, batch.schema.field(self._time), stamps)
+    def _put(self, payload: Any, tuples: int) -> None:
         with self._changed:
             full = self._tuples >= self._room
             if full and self.manner == "newest":
-                self.dropped += stamped.num_rows
+                self.dropped += tuples
                 return
-            self._waiting.append(stamped)
-            self._tuples += stamped.num_rows
+            self._waiting.append((payload, tuples))
+            self._tuples += tuples
             while self.manner == "oldest" and self._tuples > self._room and len(self._waiting) > 1:
-                lost = self._waiting.popleft().num_rows
+                _, lost = self._waiting.popleft()
                 self._tuples -= lost
                 self.dropped += lost
             self._changed.notify()
 
     def _write(self) -> None:
         try:
-            with self._connection.makefile("wb", 0) as file, pa.ipc.new_stream(file, self._table.schema) as writer:
-                while (batch := self._next()) is not None:
-                    writer.write_batch(batch)
+            with self._rows.opened(self._connection) as write:
+                while (payload := self._next()) is not None:
+                    write(payload)
         except (OSError, pa.ArrowException):
             pass  # the daemon has ended, and with it the run
 
-    def _next(self) -> pa.RecordBatch | None:
+    def _next(self) -> Any:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ended)
             if not self._waiting:
                 return None
-            batch = self._waiting.popleft()
-            self._tuples -= batch.num_rows
-            return batch
+            payload, tuples = self._waiting.popleft()
+            self._tuples -= tuples
+            return payload
 
     def end(self, linger_s: float) -> int:
         """Stop, and return the number of tuples that could not be sent."""
@@ -157,29 +156,38 @@ def send(spec: dict[str, Any]) -> None:
 
 
 def saturate(spec: dict[str, Any]) -> None:
-    """Send all streams in step, as fast as the daemon reads."""
-    writers = []
-    for stream in spec["streams"]:
-        with pa.OSFile(stream["sample"], "rb") as sample:
-            table: pa.RecordBatch = pa.ipc.open_file(sample).get_batch(0)
-        file = socket.create_connection(("127.0.0.1", stream["port"])).makefile("wb", 0)
-        writers.append((stream, table, pa.ipc.new_stream(file, table.schema)))
-    most = max(stream["per_s"] for stream in spec["streams"])
-    say(ready=True)
-    begun_ns = start_time()
-    at = 0
-    while (now_ns := time.time_ns()) < begun_ns + spec["seconds"] * 1e9:
-        for stream, table, writer in writers:
-            count = max(1, round(CHUNK_TUPLES * stream["per_s"] / most))
-            rows = table.slice(at % (table.num_rows - count), count)
-            index = table.schema.get_field_index(stream["time"])
-            stamps = pa.array(np.full(count, now_ns, np.int64)).cast(table.schema.field(index).type)
-            writer.write_batch(rows.set_column(index, table.schema.field(index), stamps))
-        at += CHUNK_TUPLES
-    say(ended=True)
+    """Send all streams in step, as fast as the daemon reads. Event time is the real time, or with ``event_per_s`` it
+    advances with the rows: a join then meets as many partners as at that rate."""
+    with suppress(OSError, pa.ArrowException), ExitStack() as stack:  # the daemon may end first
+        writers = []
+        for stream in spec["streams"]:
+            rows = read_rows(stream)
+            writers.append((stream, rows, stack.enter_context(rows.opened(connected(stream["port"])))))
+        most = max(stream["per_s"] for stream in spec["streams"])
+        dense = spec.get("event_per_s")
+        chunk = CHUNK_TUPLES if dense is None else max(1, min(CHUNK_TUPLES, int(dense * TICK_S)))
+        say(ready=True)
+        event_ns = begun_ns = start_time()
+        at = 0
+        while (now_ns := time.time_ns()) < begun_ns + spec["seconds"] * 1e9:
+            sent = 0
+            for stream, rows, write in writers:
+                count = max(1, round(chunk * stream["per_s"] / most))
+                write(rows.cut(at % (rows.count - count), count, None, now_ns if dense is None else event_ns)[0])
+                sent += count
+            at += chunk
+            event_ns += 0 if dense is None else int(sent / dense * 1e9)
+        say(ended=True)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def latest_ns(batch: pa.RecordBatch, times: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the latest of these fields of each row: the time at which the row was due."""
+    columns = [batch.column(batch.schema.get_field_index(t)).cast(pa.timestamp("ns")).cast(pa.int64()) for t in times]
+    latest: npt.NDArray[np.int64] = np.max([c.to_numpy(zero_copy_only=False) for c in columns], axis=0)
+    return latest
 
 
 class OutputReader:
@@ -194,6 +202,7 @@ class OutputReader:
         self.latencies: list[np.ndarray[Any, Any]] = []
         self.connection = socket.create_connection(("127.0.0.1", spec["port"]))
         self.begun_ns = 0
+        self._kept: list[tuple[pa.RecordBatch, int]] = []  # whole results and when they came, where they are wanted
 
     def run(self) -> None:
         try:
@@ -207,8 +216,9 @@ class OutputReader:
         if not batch.num_rows:
             return
         self.tuples += batch.num_rows
-        due = batch.column(batch.schema.get_field_index(self.spec["time"])).cast(pa.timestamp("ns"))
-        due_ns = due.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        if "rows" in self.spec:
+            self._kept.append((batch, now_ns))
+        due_ns = latest_ns(batch, self.spec["times"])
         delay_ns = now_ns - due_ns
         at = ((due_ns - self.begun_ns) * BINS_PER_S // 1_000_000_000).astype(np.int64)
         inside = (at >= 0) & (at < self._bins)
@@ -218,6 +228,15 @@ class OutputReader:
         self.counts += np.bincount(at, minlength=self._bins)
         self.utility += np.bincount(at, np.interp(delay_ns, xs, ys), self._bins)
         self.value += np.bincount(at, worths(self.spec["value"], batch.num_rows, batch)[inside], self._bins)
+
+    def write_rows(self) -> None:
+        """Write the results that were kept to the file that the spec names, each with the time at which it came."""
+        if self._kept:
+            schema = self._kept[0][0].schema.append(pa.field("came_ns", pa.int64()))
+            with pa.OSFile(self.spec["rows"], "wb") as file, pa.ipc.new_file(file, schema) as writer:
+                for batch, now_ns in self._kept:
+                    came = pa.array(np.full(batch.num_rows, now_ns, np.int64))
+                    writer.write_batch(pa.RecordBatch.from_arrays([*batch.columns, came], schema=schema))
 
     def answer(self) -> dict[str, Any]:
         delays = np.concatenate(self.latencies) if self.latencies else np.zeros(0)
@@ -248,6 +267,8 @@ def read(spec: dict[str, Any]) -> None:
         reader.connection.shutdown(socket.SHUT_RDWR)
     for thread in threads:
         thread.join(5)
+    for reader in readers:
+        reader.write_rows()
     say(outputs=[reader.answer() for reader in readers])
 
 

@@ -82,8 +82,8 @@ class Scenario:
 
     def output_specs(self, warm_s: float) -> list[dict[str, Any]]:
         return [
-            {"name": o.name, "port": self.output_ports[o.name], "time": time_field(self.network, o), "warm_s": warm_s,
-             "latency": _latency(o), "value": worth_of(o, OTHERS_WORTH)}
+            {"name": o.name, "port": self.output_ports[o.name], "times": [time_field(self.network, o)],
+             "warm_s": warm_s, "latency": latency_points(o), "value": worth_of(o, OTHERS_WORTH)}
             for o in self.network.outputs
         ]  # fmt: skip
 
@@ -101,6 +101,7 @@ def time_field(network: Network, output: Output) -> str | None:
     return next((f.name for f in output.schema if f.name in names and f.type is Type.TIMESTAMP), None)
 
 
-def _latency(output: Output) -> tuple[list[float], list[float]]:
+def latency_points(output: Output) -> tuple[list[float], list[float]]:
+    """Return the latency graph of an output as its delays and their utilities."""
     graph = output.qos.latency
     return ([0.0, NEVER_NS], [1.0, 1.0]) if graph is None else (graph.xs.tolist(), graph.ys.tolist())
