@@ -30,7 +30,7 @@ endef
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-install: $(BYTECODE) ## the daemon and what it needs, in .venv
+install: $(BYTECODE) ## the daemon, its Python client and what they need, in .venv
 
 install-spark: $(SPARK) ## and Spark with it, for bulk sources and sinks; brings its own Java where there is none
 
@@ -83,10 +83,10 @@ $(BIN)/uv: requirements-uv.lock | $(BIN)/python
 	@touch $@
 
 # setuptools comes from the lock as well, so that building the editable install fetches nothing unpinned.
-$(RUNTIME): pyproject.toml requirements.lock | $(BIN)/uv
+$(RUNTIME): pyproject.toml clients/python/pyproject.toml requirements.lock | $(BIN)/uv
 	@echo "installing the daemon into $(VENV)"
 	$(call from_lock,requirements.lock)
-	@$(PIP) install --no-deps --no-build-isolation -e .
+	@$(PIP) install --no-deps --no-build-isolation -e . -e clients/python
 	@touch $@
 
 # A checkout is not compiled by pip; where PYTHONDONTWRITEBYTECODE is set every start would do it anew, 0.3 s of it.

@@ -13,7 +13,17 @@ and the sender sends numbered batches:
     > ...61 bytes of ndjson, csv (with its header) or a whole Arrow stream...
     < {"_ack": 42, "on": "disk"}
 
-``_ack`` acknowledges this batch and all before it. ``{"_refused": 42, "reason": ..., "expected": 42}`` means that the
+``_ack`` acknowledges this batch and all before it. It acknowledges the good rows: rows that do not fit the schema are
+refused one by one, and the rest of the batch goes in. When rows of this source and epoch were refused, the answer has
+two more fields, and so has the welcome:
+
+    < {"_ack": 42, "on": "disk", "rejected": 3, "reasons": [{"batch": 42, "line": 2, "offset": 31,
+       "reason": "wrong_type", "message": "price: a number expected, not a string", "tuples": 1}]}
+
+``rejected`` is the number of all such rows since the server started, so that nothing is missed when an answer is lost
+with its connection. ``reasons`` has the first that are new. ``line`` counts from 1 within the batch (0 for arrow).
+
+``{"_refused": 42, "reason": ..., "expected": 42}`` means that the
 server took nothing of the batch; the sender resumes with ``expected``. After ``{"_error": ...}`` the server closes the
 connection.
 
@@ -219,6 +229,8 @@ class ReaderFramer:
 
 def _source_hello(message: dict[str, Any]) -> SourceHello:
     hello = _hello(message)
+    if "source" not in hello and "name" in hello:
+        raise SessionError("this is the port of a stream; a reader connects to the port of an output")
     ack = hello.get("ack", "disk")
     if ack not in ("disk", "memory"):
         raise SessionError(f"ack must be disk or memory, not {str(ack)[:20]!r}")
@@ -227,6 +239,8 @@ def _source_hello(message: dict[str, Any]) -> SourceHello:
 
 def _reader_hello(message: dict[str, Any]) -> ReaderHello:
     hello = _hello(message)
+    if "name" not in hello and "source" in hello:
+        raise SessionError("this is the port of an output; a sender connects to the port of a stream")
     after = None if hello.get("after") is None else _integer(hello, "after", 0)
     nonce = hello.get("nonce", "")
     if not isinstance(nonce, str) or len(nonce) > NAME_BYTES:

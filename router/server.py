@@ -34,6 +34,7 @@ from router.dead_letters import DeadLetters
 from router.named_reader import NamedReader
 from router.places import ConnectionPlaces
 from router.ports import why_not
+from router.source_rejections import StreamRejections
 from router.source_session import SourceSession, last_of_each_source
 from router.subscribers import Outlet, Wake
 from storage.admission import BatchNumber
@@ -78,6 +79,7 @@ class SourcePort:
     connections: int = 0
     rejected: dict[Reason, int] = field(default_factory=dict)
     duplicates: int = 0  # tuples of batches that a client sent again
+    rejections: StreamRejections = field(default_factory=StreamRejections)  # for the clients that sent them
 
     def make_decoder(self) -> Decoder:
         return self.decoder(self.intake)

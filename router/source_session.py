@@ -78,7 +78,8 @@ class SourceSession:
         self._acked = answer
         self._server.claim_source(self)
         self._connection.is_silent = False
-        self._write(encode_line(_welcome={"sequence": answer, "ack": hello.ack}))
+        refused = self._port.rejections.for_welcome(hello.source, hello.epoch, answer)
+        self._write(encode_line(_welcome={"sequence": answer, "ack": hello.ack, **refused}))
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -143,11 +144,13 @@ class SourceSession:
             self._numbers.take_back(stream.number, number)
             self._close_with_error(received.rejects[-1].message)
             return
+        if received.rejects:
+            self._port.rejections.add(number.source, number.epoch, number.sequence, received.rejects)
         # All good tuples of a batch are one train, because the log must hold all of them or none.
         train = Train.concat(received.trains) if received.trains else Train.empty(stream.schema)
         self._server.admit(stream.number, train, self._connection.origin.numbered(number))
         if self.hello.ack == "memory":
-            self._write(encode_line(_ack=number.sequence, on="memory"))
+            self._write_ack(number.sequence)
 
     def _refuse(self, batch: SourceBatch, why: str) -> None:
         self._port.received += batch.tuples
@@ -162,7 +165,7 @@ class SourceSession:
         if epoch == self.hello.epoch and sequence > self._acked:
             self._acked = sequence
             if self.hello.ack == "disk":
-                self._write(encode_line(_ack=sequence, on="disk"))
+                self._write_ack(sequence)
 
     def send_refusal(self, sequence: int, why: str) -> None:
         """Refuse a batch, and tell the client with which sequence to resume."""
@@ -176,7 +179,12 @@ class SourceSession:
         _, committed = self._numbers.standing(self._port.stream.number, self.hello.source, self.hello.epoch)
         self._acked = max(self._acked, committed)
         if committed:
-            self._write(encode_line(_ack=committed, on="disk" if self.hello.ack == "disk" else "memory"))
+            self._write_ack(committed)
+
+    def _write_ack(self, sequence: int) -> None:
+        assert self.hello is not None
+        refused = self._port.rejections.settle(self.hello.source, self.hello.epoch, sequence)
+        self._write(encode_line(_ack=sequence, on=self.hello.ack, **refused))
 
     def close_as_replaced(self) -> None:
         self._close_with_error("another connection serves this source now")

@@ -34,7 +34,7 @@ NOT_RUN = {
     "runs until a signal ends it": 1,
     "needs Spark and a running daemon": 1,
     "needs Spark": 1,
-    "installs a package": 1,
+    "installs a package": 2,
     "needs a Docker engine": 1,
     "a signature": 1,
     "an illustration": 1,

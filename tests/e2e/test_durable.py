@@ -170,9 +170,9 @@ def test_a_full_disk_refuses_with_a_reason_delivers_on_and_recovers_by_itself(sm
         wait_for(lambda: committer.refusal.startswith("the disk is full"), "the disk is full")
         got = [r for batch in reader for r in batch.rows]
         assert len(got) == 99, "what was admitted before is delivered"
-        sender._exchange(until=0)
+        sender.poll()
         assert sender.acknowledged == 10
-        assert "the disk is full" in sender._refusal
+        assert "the disk is full" in sender.refusal
         ballast.unlink()
         sender.flush()
         assert sender.acknowledged == 30
@@ -242,7 +242,7 @@ def test_a_disk_that_is_full_during_recovery_delays_what_comes_of_it_and_loses_n
         with Sender("127.0.0.1", source, "x", epoch=1) as sender:
             assert sender.resumed_at == 10
             sender.send(rows(1_000, 1_010))
-            sender._exchange(until=0)
+            sender.poll()
             ballast.unlink()
             sender.flush()
         for batch in reader:

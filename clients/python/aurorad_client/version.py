@@ -1,0 +1,3 @@
+"""The version of this package, in a module without imports: the build reads it."""
+
+VERSION = "0.2.0"
