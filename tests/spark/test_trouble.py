@@ -198,8 +198,11 @@ def test_no_java_at_all_fails_the_job_with_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_the_daemon(tmp_path: Path, how: signal.Signals) -> None:
-    """The driver, its JVM and the workers of that, however the daemon ends."""
+def test_nothing_outlives_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals) -> None:
+    """The driver, its JVM and the workers of that, and their scratch folder, however the daemon ends."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     folder = write_parquet(tmp_path / "in", 2, 20_000)
     [http] = free_ports(1)
     text = f"""{SPARK}
@@ -216,6 +219,7 @@ outputs:
         code = daemon.end(how)
         assert code == (0 if how is signal.SIGTERM else -how)
         wait_for(lambda: not [pid for pid in family if Path(f"/proc/{pid}/exe").exists()], "all have ended")
+    assert not list(scratch.glob("aurorad-spark-*"))
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,14 +1,19 @@
-"""The folder of a sink on this machine: what a reader sees, moves between disks, a commit that lost its files."""
+"""Folders of Spark on this machine. Of a sink: what a reader sees, moves between disks, a commit that lost its
+files. Of a driver: who removes its scratch folder.
+"""
 
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from router.spark.daemon.scratch import LOCK, ScratchFolder
 from router.spark.driver.commits import SinkStore, manifest_of, staging_of
 from router.spark.driver.folders import FoundFile, LocalFolder
+from router.spark.wire.errors import SparkRefusedError
 
 
 def put(root: Path, *names: str) -> None:
@@ -79,3 +84,32 @@ def test_a_commit_is_lost_when_all_its_files_are_and_no_compaction_has_joined_th
     assert store._is_lost(entry)
     store.record({"commit": "compact-1", "rows": 0, "files": [], "removes": ["c-1-0000.parquet"]})
     assert not store._is_lost(entry) and store.has_commit("compact-1") and store.folder.has(manifest_of("c-1"))
+
+
+def test_a_lock_is_held_by_one_and_free_again_after_its_end(tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path)
+    refused = pytest.raises(SparkRefusedError, match=r"another process holds .*_aurorad/l")
+    with folder.lock("_aurorad/l"), refused, folder.lock("_aurorad/l"):
+        pytest.fail("two hold it")
+    with folder.lock("_aurorad/l"):
+        pass
+
+
+def test_the_scratch_folder_of_a_daemon_that_was_killed_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    put(tmp_path, f"aurorad-spark-killed/{LOCK}", "aurorad-spark-killed/blocks/b", "aurorad-spark-young/b")
+    put(tmp_path, "aurorad-spark-old/b", "others/b")
+    os.utime(tmp_path / "aurorad-spark-old", (0, 0))
+    first = ScratchFolder()
+    second = ScratchFolder()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "aurorad-spark-young",
+        "others",
+        first.path.name,
+        second.path.name,
+    }
+    first.remove()
+    second.remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aurorad-spark-young", "others"]

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -25,6 +23,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import IO, Any
 
+from router.spark.daemon.scratch import ScratchFolder
 from router.spark.wire.errors import SparkError, SparkLostError
 from router.spark.wire.pipe import LAST_WORD, Answer, read_answer, request_line
 
@@ -43,7 +42,7 @@ class DriverProcess:
     """Any thread may ask. Two threads of its own read the driver's answers and its log."""
 
     def __init__(self, nice: int, silence_s: float) -> None:
-        self.scratch = Path(tempfile.mkdtemp(prefix="aurorad-spark-"))
+        self.scratch = ScratchFolder()
         self.facts: Answer = {}  # the answer to "start"
         self.ended = threading.Event()  # the process is gone, and so is its scratch folder
         self.gone = False  # requests fail from now on
@@ -128,7 +127,7 @@ class DriverProcess:
                     pipe.close()
                 except OSError:
                     pass  # bytes that were still to be written have no reader
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.remove()
         self.ended.set()
 
     def kill(self, why: str) -> None:

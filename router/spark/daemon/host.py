@@ -97,7 +97,9 @@ class SparkHost:
         begun = time.monotonic()
         process = DriverProcess(self._nice, self._silence_s)
         self._starts += 1
-        asked = process.ask("start", {"master": self._master, "config": self._config, "scratch": str(process.scratch)})
+        asked = process.ask(
+            "start", {"master": self._master, "config": self._config, "scratch": str(process.scratch.path)}
+        )
         try:
             process.facts = asked.result(self._start_s)
         except (SparkError, FutureTimeoutError) as error:

@@ -30,6 +30,7 @@ from router.spark.wire.pipe import FILE_SINKS
 
 META = "_aurorad"
 COMMITS = f"{META}/commits"
+STAGING = f"{META}/staging"
 COMMIT_COLUMN = "commit_column"
 
 
@@ -184,7 +185,7 @@ def manifest_of(commit: str) -> str:
 
 
 def staging_of(commit: str) -> str:
-    return f"{META}/staging/{commit}"
+    return f"{STAGING}/{commit}"
 
 
 def _commit_elsewhere(session: Any, request: dict[str, Any]) -> dict[str, Any]:

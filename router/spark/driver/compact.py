@@ -2,7 +2,8 @@
 
 A compaction is a commit: it stages new files, its manifest (files added, files removed) appears by one rename, then the
 new files move to their places and the old ones are deleted. It touches only files that a manifest names, so it does not
-touch what the sink writes meanwhile. The next compaction finishes one that broke off after its manifest.
+touch what the sink writes meanwhile. A lock keeps a second compaction out: it would join the same files once more. The
+next compaction finishes one that broke off after its manifest, and deletes what one staged that broke off before it.
 
 Readers that use the manifests see the same rows before, during and after it. Readers that list the folder may see rows
 twice between the moves and the deletions.
@@ -13,20 +14,35 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from router.spark.driver.commits import SinkStore, staging_of, text_options
+from router.spark.driver.commits import META, STAGING, SinkStore, staging_of, text_options
 from router.spark.driver.sources import ddl
 
 PREFIX = "compact-"
+LOCK = f"{META}/compact.lock"
+NO_GLOB = "__globPaths__"  # Spark's own switch, with which its streams read the files that they have listed
 
 
 def compact(session: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compact files below ``small_bytes`` of a sink. Return how many files became how many."""
-    sink = request["sink"]
-    store = SinkStore(session, sink["path"])
-    manifests = store.manifests()
+    store = SinkStore(session, request["sink"]["path"])
+    with store.folder.lock(LOCK):
+        manifests = store.manifests()
+        clean_up(store, manifests)
+        return _join(session, store, request, manifests)
+
+
+def clean_up(store: SinkStore, manifests: list[dict[str, Any]]) -> None:
+    """Finish compactions that broke off after their manifest. Delete what others staged. Call it with the lock."""
     for entry in manifests:
         if entry.get("removes"):
             finish(store, entry)
+    for name in store.folder.names(STAGING):
+        if name.startswith(PREFIX):
+            store.folder.delete(staging_of(name))
+
+
+def _join(session: Any, store: SinkStore, request: dict[str, Any], manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    sink = request["sink"]
     groups = choose(live_files(manifests), request["small_bytes"])
     if not groups:
         return {"before": 0, "after": 0, "bytes": 0}
@@ -65,6 +81,7 @@ def _rewrite(session: Any, store: SinkStore, sink: dict[str, Any], fields: Any, 
     inside = [f for f in fields if f[0] not in (sink.get("partition_by") or ())]
     reader = session.read.format(sink["spark"]).options(**text_options(sink)).schema(ddl(inside))
     reader = reader.option("recursiveFileLookup", "true")  # so that Spark reads no column from the folder's name
+    reader = reader.option(NO_GLOB, "false")  # the names are names, also those with *, [ or {
     frame = reader.load([store.folder.address(name) for name in names])
     store.write(frame, {**sink, "partition_by": [], "files": 1}, target)
 

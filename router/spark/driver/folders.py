@@ -9,10 +9,13 @@ millisecond just after a job, and a commit needs forty of them. It also leaves a
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from errno import EXDEV
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +24,7 @@ from router.spark.wire.disk import sync_path
 from router.spark.wire.errors import SparkRefusedError
 
 SYNCS_AT_ONCE = 4
+LOCK_SECONDS = 24 * 3600.0  # the longest time that a compaction may take
 HIDDEN = ("_", ".")  # Spark's readers ignore such files, and such folders unless they are ``field=value``
 
 
@@ -54,6 +58,9 @@ class Folder(Protocol):
 
     def delete(self, name: str = "") -> None:
         """Delete a file, or a folder with its contents, if it exists."""
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold a lock file. Raises SparkRefusedError when another process holds it."""
 
 
 def open_folder(session: Any, path: str) -> Folder:
@@ -136,6 +143,18 @@ class LocalFolder:
         except FileNotFoundError:
             pass
 
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """The kernel lets go of the lock when its process ends, however that ends."""
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise SparkRefusedError(f"another process holds {path}") from error
+            yield
+
 
 class HadoopFolder:
     def __init__(self, jvm: Any, files: Any, root: Any) -> None:
@@ -207,6 +226,26 @@ class HadoopFolder:
 
     def delete(self, name: str = "") -> None:
         self._files.delete(self._path(name), True)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """A file that exists is the lock. A process that was killed leaves it behind, so it counts for a day only."""
+        path = self._path(name)
+        if self._files.exists(path):
+            age_s = time.time() - self._files.getFileStatus(path).getModificationTime() / 1e3
+            if age_s < LOCK_SECONDS:
+                raise SparkRefusedError(
+                    f"{path.toString()} is {age_s:.0f} s old: another process holds it, or was killed; then delete it"
+                )
+            self._files.delete(path, False)
+        try:
+            self._files.create(path, False).close()
+        except Exception as error:
+            raise SparkRefusedError(f"another process holds {path.toString()}") from error
+        try:
+            yield
+        finally:
+            self._files.delete(path, False)
 
 
 def _is_hidden_folder(name: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -39,6 +40,7 @@ class Driver:
         self._replies = replies
         self._lock = threading.Lock()  # one answer at a time
         self._launched: Launched | None = None
+        self._scratch: Path | None = None
         self._ending = False
         self._pool = ThreadPoolExecutor(REQUESTS_AT_ONCE, "request")
         self._handlers: dict[str, Callable[[Request], Answer]] = {
@@ -55,9 +57,12 @@ class Driver:
         return self._launched.session
 
     def serve(self, requests: BinaryIO) -> None:
-        """Answer requests until the input ends."""
+        """Answer requests until the input ends. The daemon is gone then: nobody else removes the scratch folder."""
         for line in requests:
             self._pool.submit(self._answer, read_request(line))
+        self._kill_jvm()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
         self.end(0)
 
     def _answer(self, request: Request) -> None:
@@ -87,7 +92,8 @@ class Driver:
     # -- requests without a session -----------------------------------------------------------------------------------
 
     def _start(self, request: Request) -> Answer:
-        launched = self._launched = launch(request["master"], request["config"], Path(request["scratch"]))
+        self._scratch = Path(request["scratch"])
+        launched = self._launched = launch(request["master"], request["config"], self._scratch)
         threading.Thread(target=self._watch, args=(launched,), name="watch", daemon=True).start()
         context = launched.session.sparkContext
         for file in SHIPPED:
@@ -140,12 +146,15 @@ class Driver:
 
     def end(self, code: int) -> None:
         """Exit at once. An orderly exit would wait for ever for threads that wait for the JVM."""
+        self._kill_jvm()
+        sys.stderr.flush()
+        os._exit(code)
+
+    def _kill_jvm(self) -> None:
         self._ending = True
         if self._launched is not None:
             self._launched.jvm.kill()
             self._launched.jvm.wait()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def explain(error: Exception) -> SparkError:
