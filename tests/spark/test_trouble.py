@@ -25,6 +25,7 @@ from tests.spark.long import compare
 pytest.importorskip("pyspark")
 
 DISK_BYTES = 16 * 1024**2
+SPARE_BYTES = 256 * 1024
 
 
 @pytest.fixture
@@ -115,6 +116,32 @@ def test_a_full_disk_behind_the_sink_is_waited_out(host: SparkHost, small_disk: 
     finally:
         daemon.stop()
     assert numbers.is_exact()
+
+
+def test_a_try_that_fails_on_a_full_disk_gives_its_space_back(host: SparkHost, small_disk: Path) -> None:
+    """The JVM keeps the files of a failed task open: deleting them alone frees nothing until the JVM ends."""
+    numbers = Numbers(host, small_disk / "out")
+    daemon = numbers.daemon
+    daemon.start()
+    try:
+        numbers.feed(10)
+        sink = daemon.spark.sinks[0]
+        wait_for(lambda: sink.committed == 10, "there is room", 60)
+        ballast = fill(small_disk)
+        os.truncate(ballast, ballast.stat().st_size - SPARE_BYTES)
+        numbers.feed(300_000)
+        wait_for(lambda: sink.reading().retries > 2, "the disk is full", 60)
+        wait_for(lambda: free_bytes(small_disk) > SPARE_BYTES // 2, "the space is free again between two tries", 30)
+        ballast.unlink()
+        wait_for(lambda: sink.committed == numbers.sent, "it was tried again", 60)
+    finally:
+        daemon.stop()
+    assert numbers.is_exact()
+
+
+def free_bytes(disk: Path) -> int:
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_bsize
 
 
 def test_a_full_disk_under_the_buffer_holds_the_output_back(

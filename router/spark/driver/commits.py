@@ -21,6 +21,7 @@ names them.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -114,11 +115,25 @@ class SinkStore:
         name = request["commit"]
         self.folder.delete(staging_of(name))
         frame = frame_of(self._session, request["file"], request["fields"])
-        self.write(frame, request["sink"], staging_of(name))
+        try:
+            self.write(frame, request["sink"], staging_of(name))
+        except Exception:
+            self._give_space_back(name)
+            raise
         entry = {**self.describe(name, request["rows"]), "output": request["sink"].get("output", "")}
         if request["rows"] and not entry["files"]:
             raise SparkFailedError(f"Spark wrote {request['rows']} rows to {staging_of(name)}, but no file is there")
         return entry
+
+    def _give_space_back(self, name: str) -> None:
+        """Delete what a failed write has staged, also what Spark has deleted and still holds open.
+
+        A task that fails on a full disk closes none of its files. They keep their space on the full disk until the
+        JVM's garbage collector finds them.
+        """
+        with suppress(Exception):  # the caller reports why the write failed
+            self.folder.delete(staging_of(name))
+            self._session.sparkContext._jvm.System.gc()
 
     def has_commit(self, name: str) -> bool:
         return self.folder.has(manifest_of(name))

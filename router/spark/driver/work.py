@@ -22,7 +22,11 @@ from router.spark.wire.pipe import Answer, Request
 __all__ = ["cancel", "commit", "compact", "inspect", "plain_write", "prepare", "push", "stage", "to_arrow", "unstage"]
 
 PART_BYTES = 128 * 1024**2
-PARTS_PER_CORE = 4  # with fewer, one core works on the last partition while the others are idle
+PARTS = 16
+"""Partitions of a source that is smaller than as many of the size above. With fewer than four for each core, one core
+works on the last partition while the others are idle. Refused: a number that follows from the cores. A job that goes on
+after a restart with another number of cores would continue in the middle of other partitions.
+"""
 COMMIT_BYTES = 96 * 1024**2  # of segments at a time for each GiB of the heap: one segment, and half of the next
 _running: dict[str, str] = {}  # job: the group in which its Spark jobs run
 _inspected: dict[str, tuple[int, Any, sources.BulkRead]] = {}  # job: its partitions, its source, what "inspect" found
@@ -31,15 +35,14 @@ _lock = threading.Lock()
 
 def inspect(session: Any, request: Request) -> Answer:
     """Check a source without reading it: whether its schema fits, how many partitions and rows it has."""
-    parts = PARTS_PER_CORE * session.sparkContext.defaultParallelism
-    read = sources.open_source(_job_session(session, parts), request["source"], request["fields"])
+    read = sources.open_source(_job_session(session, PARTS), request["source"], request["fields"])
     found = sources.fingerprint(session, read.frame, request["source"])
-    answer: Answer = {"stable": read.is_stable, "parts": parts, "rows": 0, "fingerprint": found, "partitions": 0}
+    answer: Answer = {"stable": read.is_stable, "parts": PARTS, "rows": 0, "fingerprint": found, "partitions": 0}
     if read.is_stable:
         answer["rows"], answer["batch_rows"] = sources.measure(read)
         if not answer["rows"]:  # then progress is counted in partitions; counting them makes Spark optimize the query
             answer["partitions"] = read.frame._jdf.queryExecution().toRdd().getNumPartitions()
-        _inspected[request["job"]] = (parts, request["source"], read)
+        _inspected[request["job"]] = (PARTS, request["source"], read)
     return answer
 
 
