@@ -22,7 +22,14 @@ from typing import Any
 
 from catalog.assemble import BoundBox, BoundOutput, InputSource, assemble, find_dead_ends
 from catalog.config.boxes import BoxDraft, draft_box
-from catalog.config.checks import check_listeners, check_names, check_policy, check_required, check_stream
+from catalog.config.checks import (
+    check_listeners,
+    check_names,
+    check_policy,
+    check_required,
+    check_stream,
+    worthless_graphs,
+)
 from catalog.config.document import Path
 from catalog.config.order import find_cycles, topological
 from catalog.config.read import Config, Overrides, read_config
@@ -241,6 +248,7 @@ class _Builder:
         return BoundOutput(name, model, origin, schema, qos)
 
     def check_qos(self, path: Path, qos: QoS, schema: Schema) -> None:
+        self.problems += worthless_graphs(path, qos, self.document)
         if qos.value is not None:
             field = qos.value_field
             at = (*path, "value", "field")

@@ -182,6 +182,13 @@ class SchedulerReading(NamedTuple):
     train_limit: int = 0  # tuples: the shortest limit that `auto` sets for any box
     caller_ns: int = 0  # that threads other than workers spent running plans
 
+    @property
+    def decided_by(self) -> str:
+        """Return what decided on the policy: the network file, the QoS graphs alone, or a forecast of the simulator."""
+        if self.asked == self.policy:
+            return "file"
+        return "forecast" if self.changes else "graphs"
+
 
 class EngineReading(NamedTuple):
     version: str = ""

@@ -1,15 +1,16 @@
-"""Checks that need no box: clashing names, listeners on the same port, the event time of a stream."""
+"""Checks that need no box: clashing names, listeners on the same port, the event time of a stream, useless graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from catalog.config.document import Path
+from catalog.config.document import Document, Path
 from catalog.config.models import NetworkFile, StreamModel, TcpSink, TcpSource
 from catalog.config.read import Config
 from catalog.config.units import Address
 from catalog.config.words import did_you_mean
 from catalog.errors import Problem
+from catalog.qos import QoS
 from catalog.schema import Schema, Type
 
 
@@ -119,3 +120,18 @@ def _check_case(path: Path, schema: Schema, config: Config) -> list[Problem]:
             message = f"the fields '{other}' and '{name}' differ only in case: SQL treats them as the same"
             problems.append(config.document.problem((*path, "schema", name), message, at_key=True))
     return problems
+
+
+def worthless_graphs(path: Path, qos: QoS, document: Document) -> list[Problem]:
+    """Warn of graphs that are 0 everywhere: no delay and no share delivered gives such an output any utility."""
+    graphs = {"latency": qos.latency, "loss": qos.loss, "value": qos.value}
+    return [
+        document.problem(
+            (*path, kind),
+            f"the {kind} graph is 0 everywhere: whatever this output delivers has no utility",
+            "the scheduler serves it last and the shedder drops its tuples first; give some point a utility above 0",
+            warning=True,
+        )
+        for kind, graph in graphs.items()
+        if graph is not None and not graph.ys.any()
+    ]

@@ -108,7 +108,8 @@ def test_what_auto_chose_and_why_can_be_seen() -> None:
         stats = orjson.loads(get(daemon, "/api/v1/stats"))["scheduler"]
         assert stats["asked"] == "auto" and stats["policy"] in policies() and stats["reason"]
         chosen = [key for key in metrics(daemon) if key[0] == "aurorad_scheduler_choice"]
-        assert chosen == [("aurorad_scheduler_choice", stats["policy"], "auto", stats["traversal"])]
+        decided_by = "forecast" if stats["changes"] else "graphs"
+        assert chosen == [("aurorad_scheduler_choice", decided_by, stats["policy"], "auto", stats["traversal"])]
         assert metrics(daemon)["aurorad_scheduler_plans_total", "min_cost"] > 0
     finally:
         daemon.stop()

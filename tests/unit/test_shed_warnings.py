@@ -1,4 +1,4 @@
-"""What ``validate`` says of streams that shed."""
+"""What ``validate`` says of streams that shed, and of QoS graphs that are worth nothing."""
 
 from __future__ import annotations
 
@@ -38,3 +38,10 @@ def test_a_loss_graph_that_is_not_concave() -> None:
 def test_streams_that_wait_are_not_spoken_of() -> None:
     network = read_network(HEAD.replace("shed", "block") + "boxes: {}\noutputs: {o: {from: s}}\n")
     assert not network.warnings
+
+
+def test_a_graph_that_is_worth_nothing_anywhere() -> None:
+    text = "boxes: {}\noutputs:\n  o: {from: s, qos: {lossy: 50%, latency: GRAPH}}\n"
+    [(place, message, _)] = warnings(text.replace("GRAPH", "[[0ms, 0], [1s, 0]]"))
+    assert place == "outputs.o.qos.latency" and message.startswith("the latency graph is 0 everywhere")
+    assert warnings(text.replace("GRAPH", "[[0ms, 0.1], [1s, 0]]")) == []
