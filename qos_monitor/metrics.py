@@ -241,7 +241,7 @@ def _scheduler(r: Readings) -> Iterator[Metric]:
     yield _counter("scheduler_steps", "Scheduling steps.", [], [([], s.steps)])
     yield _gauge(
         "scheduler_choice",
-        "1 for the policy, traversal and train rule in use. decided_by: the network file, or how auto chose: by the QoS "
+        "1 for the policy, traversal and train rule in use. decided_by: the network file, or how auto chose: by QoS "
         "graphs alone, or by a forecast. /api/v1/stats has the reason in words.",
         ["policy", "traversal", "train", "decided_by"], [([s.policy, s.traversal, s.train, s.decided_by], 1.0)],
     )  # fmt: skip
