@@ -45,7 +45,8 @@ HEAD = """# SQL expressions and functions
 
 An expression is the text of a parameter such as `where` or `select`. It is checked when the network file is read:
 every name and every type, with the place of an error. The same text has the same meaning in Spark SQL with `ansi`
-off; 1,300 expressions are compared with Spark's own answers (`tests/property/test_expressions_catalogue.py`).
+off; 2,700 expressions are compared with Spark's own answers (`test_expressions_catalogue.py` and
+`test_expressions_edges.py` in `tests/property`).
 
 Types: `boolean`, `int` (32 bits), `bigint` (64 bits), `float`, `double`, `string`, `timestamp` (nanoseconds, UTC). A
 value may be NULL where the schema says `?`. In a signature `number` is int, bigint, float or double, `integer` is int

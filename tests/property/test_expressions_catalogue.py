@@ -135,9 +135,9 @@ def entries() -> dict[str, dict[str, str]]:
     return sections
 
 
-def ours(text: str, rows: Train) -> tuple[str, list[Any]]:
+def values_of(text: str, schema: Schema, rows: Train) -> tuple[str, list[Any]]:
     """Evaluate a text here: its type and values, timestamps in microseconds."""
-    expression = compile_expression(text, SCHEMA)
+    expression = compile_expression(text, schema)
     vector = expression.evaluate(Scope(rows))
     values: list[Any] = vector.values.tolist()
     assert len(values) == rows.count and vector.values.dtype == expression.type.dtype
@@ -167,7 +167,7 @@ def test_answers_are_spark_s(section: str) -> None:
     wrong: list[str] = []
     for text in entries()[section]:
         answer = answers[text]
-        kind, values = ours(text, rows)
+        kind, values = values_of(text, SCHEMA, rows)
         if kind != answer["type"]:
             wrong.append(f"{text}: {kind}, Spark has {answer['type']}")
             continue

@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from catalog.schema import Schema
+from tests.property import expression_edges as edges
 from tests.property import test_expressions_documented as documented
+from tests.property import test_expressions_edges as recorded_edges
 from tests.property.test_expressions_catalogue import ANSWERS, SCHEMA, columns, entries, same
 
 CHUNK = 60
@@ -44,17 +47,25 @@ def session() -> Iterator[Any]:
             launched.jvm.wait()
 
 
-def ask(spark: Any) -> dict[str, dict[str, Any]]:
-    """Ask for the type and the values of every entry."""
-    data = columns()
-    types = {f.name: "bigint" if f.type == "timestamp" else str(f.type) for f in SCHEMA}
+def ask_catalogue(spark: Any) -> dict[str, dict[str, Any]]:
+    texts = {ours: theirs for section in entries().values() for ours, theirs in section.items()}
+    return ask(spark, SCHEMA, columns(), texts)
+
+
+def ask_edges(spark: Any) -> dict[str, dict[str, Any]]:
+    answers = ask(spark, edges.SCHEMA, edges.columns(), edges.entries())
+    return {text: {**a, "values": a["values"][: edges.rows_of(text)]} for text, a in answers.items()}
+
+
+def ask(spark: Any, schema: Schema, data: dict[str, list[Any]], texts: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Ask for the type and the values of every text over the rows."""
+    types = {f.name: "bigint" if f.type == "timestamp" else str(f.type) for f in schema}
     rows = list(zip(*(data[name] for name in types), strict=True))
     frame = spark.createDataFrame(rows, ", ".join(f"`{name}` {kind}" for name, kind in types.items()))
-    for f in SCHEMA:
+    for f in schema:
         if f.type == "timestamp":
             frame = frame.withColumn(f.name, _sql(f"timestamp_micros({f.name})"))
     frame = frame.coalesce(1).cache()
-    texts = {ours: theirs for section in entries().values() for ours, theirs in section.items()}
     answers: dict[str, dict[str, Any]] = {}
     names = list(texts)
     for start in range(0, len(names), CHUNK):
@@ -118,13 +129,25 @@ def spark() -> Iterator[Any]:
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_the_recorded_answers_are_what_spark_says(spark: Any) -> None:
-    answers = ask(spark)
+    answers = ask_catalogue(spark)
     recorded = json.loads(ANSWERS.read_text())
     assert set(recorded) == set(answers), "the file is out of date: run this module as a script"
     for text, answer in answers.items():
         assert answer["type"] == recorded[text]["type"], text
         pairs = zip(answer["values"], recorded[text]["values"], strict=True)
         assert all(same(answer["type"], a, b) for a, b in pairs), text
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_recorded_edges_are_what_spark_says(spark: Any) -> None:
+    found = ask_edges(spark)
+    recorded = recorded_edges.answers()
+    assert set(recorded) == set(found), "the file is out of date: run this module as a script"
+    for text, answer in found.items():
+        assert answer["type"] == recorded[text]["type"], text
+        pairs = zip(answer["values"], recorded[text]["values"], strict=True)
+        assert all(recorded_edges.same_sign(answer["type"], a, b) for a, b in pairs), text
 
 
 @pytest.mark.spark
@@ -146,5 +169,6 @@ def write(path: Path, answers: dict[str, dict[str, Any]]) -> None:
 if __name__ == "__main__":
     with session() as started:
         started.sparkContext.setLogLevel("OFF")
-        write(ANSWERS, ask(started))
+        write(ANSWERS, ask_catalogue(started))
+        write(recorded_edges.ANSWERS, ask_edges(started))
         write(documented.ANSWERS, ask_examples(started))

@@ -63,10 +63,10 @@ def refused(text: str) -> ExpressionError:
         ("pi(1)", "pi takes no arguments, not 1: pi() -> double", "pi", ""),
         ("sum(size) > 1", "sum is an aggregate; it belongs in the select of an aggregate box", "sum", ""),
         ("symbol like venue", "the pattern of like must be a constant", "symbol", ""),
-        ("symbol rlike '(?=a)'", "RE2 refuses the pattern '(?=a)': invalid perl operator: (?=", "symbol", ""),
+        ("symbol rlike '(?=a)'", "the pattern '(?=a)' looks ahead with (?=, which RE2 cannot", "symbol", ""),
         (
             "symbol rlike '(a)\\\\1'",
-            "RE2 refuses the pattern '(a)\\\\1': invalid escape sequence: \\1",
+            "the pattern '(a)\\\\1' has the backreference \\1, which RE2 does not have",
             "symbol",
             "",
         ),

@@ -33,8 +33,9 @@ kernel factory and an example. The compiler, the error messages, ``aurorad funct
 (``make docs``) read the entry, and tests run the example and every type of the signature. An aggregate is an entry in
 ``aggregates/table`` and its accumulators in ``engine/operators/windows/functions.py``.
 
-**What an expression means.** The meaning is Spark SQL's with ``ansi`` off in the time zone UTC; tests compare 1,300
-expressions with Spark's own answers. A text that compiles here means the same in Spark, with these exceptions:
+**What an expression means.** The meaning is Spark SQL's with ``ansi`` off in the time zone UTC; tests compare 2,700
+expressions with Spark's own answers, half of them on values at the edges of their types. A text that compiles here
+means the same in Spark, with these exceptions:
 
 - Integer overflow gives NULL, in arithmetic, casts, ``abs``, ``floor`` and ``round``. Spark wraps integers around and
   limits doubles to the range of the integers; its ``try_add`` and ``try_cast`` give NULL as here. A double NaN cast to
@@ -45,7 +46,13 @@ expressions with Spark's own answers. A text that compiles here means the same i
   second are read and written.
 - ``'01:02'``, ``'now'`` and ``'today'`` are not timestamps, and there is no ``now()`` and no ``rand()``: a replay would
   give another answer.
-- Regular expressions are RE2's (``functions/patterns`` lists the small differences to Java's).
+- Regular expressions are those of Java, matched by RE2. Lookaround, backreferences, possessive repetitions, ``(?m)``
+  with ``^`` or ``$``, a ``$`` that is not at the end and flags other than ``i``, ``s`` and ``m`` are refused. ``\\b``
+  looks at ASCII letters, as in Java from 19 on; beside a letter beyond ASCII in the pattern it is refused. Java finds
+  an empty match inside a character beyond U+FFFF; here there is none. ``\\p{...}`` uses the Unicode tables of RE2.
+- Of 0.0 and -0.0, which are equal, ``min`` gives -0.0 and ``max`` 0.0. In Spark it is the first to arrive.
+- ``split_part`` at the constant 0 is refused and at a field that is 0 gives NULL; Spark fails.
+  ``substring(text, -2147483648)`` is the whole text; in Spark the last character is missing.
 - A double is written with the fewest digits that read back as the same double; Java before 19 sometimes writes more.
 - ``upper``, ``lower`` and ``initcap`` use the Unicode tables of Python, not Java's.
 - ``repeat``, ``replace``, ``lpad`` and similar functions give NULL for a result of more than 1,048,576 characters.

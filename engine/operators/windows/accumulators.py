@@ -120,9 +120,9 @@ class BigintSum(Reducible):
 
 
 class Max(Reducible):
-    """The maximum. NaN is the highest value, as for ``np.maximum``."""
+    """The maximum of integers, timestamps and booleans."""
 
-    ufuncs = (np.maximum,)
+    ufuncs: tuple[Any, ...] = (np.maximum,)
 
     def __init__(self, argument: Expression) -> None:
         super().__init__(argument)
@@ -131,6 +131,20 @@ class Max(Reducible):
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
         rows, values = rows.where(column.valid, column.values)
         np.maximum.at(cells[0], rows.slots, values)
+
+
+class FloatMax(Max):
+    """The maximum of floats. NaN is the highest value, as for ``np.maximum``, and 0.0 is above -0.0."""
+
+    def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
+        rows, values = rows.where(column.valid, column.values)
+        extreme_at(np.maximum, cells[0], rows.slots, values)
+
+    def reduce(self, partial: Partial, starts: Numbers) -> Partial:
+        return [extreme_of(np.maximum, partial[0], starts)]
+
+    def merge(self, cells: Sequence[Array], slots: Numbers, partial: Partial) -> None:
+        extreme_at(np.maximum, cells[0], slots, partial[0])
 
 
 class Min(Reducible):
@@ -148,13 +162,12 @@ class Min(Reducible):
 
 
 class FloatMin(Min):
-    """The minimum of floats. NaN is the highest value, so it is the minimum only where there is no other value.
+    """The minimum of floats. NaN is the highest value, so it is the minimum only where there is no other value; -0.0 is
+    below 0.0.
 
     The second cell counts NaNs. Refused: ``np.fmin``, which needs no count, because its ``at`` takes three times as
     long.
     """
-
-    ufuncs = (np.minimum, np.add)
 
     def __init__(self, argument: Expression) -> None:
         super().__init__(argument)
@@ -166,11 +179,50 @@ class FloatMin(Min):
             nan = np.isnan(values)
             np.add.at(cells[1], rows.slots[nan], 1)
             rows, values = rows.where(~nan, values)
-        np.minimum.at(cells[0], rows.slots, values)
+        extreme_at(np.minimum, cells[0], rows.slots, values)
+
+    def reduce(self, partial: Partial, starts: Numbers) -> Partial:
+        return [extreme_of(np.minimum, partial[0], starts), np.add.reduceat(partial[1], starts)]
+
+    def merge(self, cells: Sequence[Array], slots: Numbers, partial: Partial) -> None:
+        extreme_at(np.minimum, cells[0], slots, partial[0])
+        cells[1][slots] += partial[1]
+
+
+def extreme_at(ufunc: Any, cell: Array, slots: Numbers, values: Array) -> None:
+    """Do ``ufunc.at`` for a minimum or maximum of floats, with -0.0 below 0.0: numpy keeps any of the two."""
+    zero = values == 0
+    if not np.count_nonzero(zero):
+        ufunc.at(cell, slots, values)
+        return
+    ufunc.at(cell, slots[~zero], values[~zero])
+    negative = np.signbit(values)
+    lower, upper = slots[zero & negative], slots[zero & ~negative]
+    if ufunc is np.maximum:
+        cell[lower[cell.take(lower) < 0]] = -0.0
+        cell[upper[cell.take(upper) <= 0]] = 0.0
+    else:
+        cell[upper[cell.take(upper) > 0]] = 0.0
+        cell[lower[cell.take(lower) >= 0]] = -0.0
+
+
+def extreme_of(ufunc: Any, values: Array, starts: Numbers) -> Array:
+    """Do ``ufunc.reduceat`` in the same way."""
+    out: Array = ufunc.reduceat(values, starts)
+    zero = out == 0
+    if np.count_nonzero(zero):
+        wins, loses = (0.0, -0.0) if ufunc is np.maximum else (-0.0, 0.0)
+        winner = (values == 0) & (np.signbit(values) == np.signbit(wins))
+        out[zero] = np.where(np.logical_or.reduceat(winner, starts)[zero], wins, loses)
+    return out
 
 
 class Moments(Accumulator):
-    """Count, mean and sum of squared deviations, merged by Chan's formula: large squares do not cancel."""
+    """Count, mean and sum of squared deviations, merged by Chan's formula: large squares do not cancel.
+
+    Each mean is computed from the differences to one value of its group. So the mean of equal values is that value, and
+    their variance is exactly 0, however they are divided into trains and panes.
+    """
 
     cells = (AccumulatorCell(np.int64, 0), AccumulatorCell(np.float64, 0.0), AccumulatorCell(np.float64, 0.0))
 
@@ -180,27 +232,33 @@ class Moments(Accumulator):
         size = unique.shape[0]
         values = values.astype(np.float64, copy=False)
         counts = np.bincount(local, minlength=size)
-        means = np.bincount(local, values, size) / counts
+        some = np.empty(size)
+        some[local] = values  # any value of each group
+        means = some + np.bincount(local, values - some.take(local), size) / counts
         deviations = values - means.take(local)
         self.merge(cells, unique, [counts, means, np.bincount(local, deviations * deviations, size)])
 
     def reduce(self, partial: Partial, starts: Numbers) -> Partial:
         counts, means, squares = partial
+        size = counts.shape[0]
         total = np.add.reduceat(counts, starts)
-        mean = np.add.reduceat(counts * means, starts) / np.maximum(total, 1)
-        segment = np.repeat(np.arange(starts.shape[0]), np.diff(starts, append=counts.shape[0]))
-        deviations = means - mean.take(segment)
+        filled = np.minimum.reduceat(np.where(counts > 0, np.arange(size), size - 1), starts)
+        some = means.take(filled)  # the mean of the first part that has values
+        segment = np.repeat(np.arange(starts.shape[0]), np.diff(starts, append=size))
+        differences = np.where(counts > 0, means - some.take(segment), 0.0)
+        mean = np.where(total > 0, some + np.add.reduceat(counts * differences, starts) / np.maximum(total, 1), 0.0)
+        deviations = np.where(counts > 0, means - mean.take(segment), 0.0)
         return [total, mean, np.add.reduceat(squares + counts * deviations * deviations, starts)]
 
     def merge(self, cells: Sequence[Array], slots: Numbers, partial: Partial) -> None:
         counts, means, squares = [c[slots] for c in cells]
         more, more_means, more_squares = partial
         total = counts + more
-        delta = more_means - means
+        delta = np.where(more > 0, more_means - means, 0.0)
         share = more / np.maximum(total, 1)
         cells[0][slots] = total
-        cells[1][slots] = means + delta * share
-        cells[2][slots] = squares + more_squares + delta * delta * counts * share
+        cells[1][slots] = np.where(counts > 0, means + delta * share, more_means)
+        cells[2][slots] = squares + more_squares + np.where(counts > 0, delta * delta * counts * share, 0.0)
 
 
 class End(Accumulator):

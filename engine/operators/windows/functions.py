@@ -24,6 +24,7 @@ from engine.operators.windows.accumulators import (
     BigintSum,
     Count,
     End,
+    FloatMax,
     FloatMin,
     FloatSum,
     IntSum,
@@ -139,8 +140,9 @@ def _extreme(call: AggregateCall, argument: Expression) -> WindowFunction:
     largest = call.function in ("max", "bool_or")
     if argument.type is Type.STRING:
         return WindowFunction((StringExtreme(argument, largest=largest),), lambda p, rows: (_texts(p[0][0]), 0))
-    if largest or argument.type not in (Type.FLOAT, Type.DOUBLE):
-        accumulator = Max(argument) if largest else Min(argument)
+    is_float = argument.type in (Type.FLOAT, Type.DOUBLE)
+    if largest or not is_float:
+        accumulator = (FloatMax if is_float else Max)(argument) if largest else Min(argument)
         return WindowFunction(
             (accumulator, *_counted(argument)), lambda p, rows: (_where(p[0][0], _count_of(p, 1, rows) > 0), 0)
         )

@@ -159,12 +159,16 @@ def _extreme_run(name: str, nodes: Sequence[Node]) -> Run:
     # maximum returns NaN when there is one, fmin the other operand: in Spark's order NaN is the greatest
     ufunc = np.maximum if name == "greatest" else np.fmin
     first, rest = nodes[0], tuple(nodes[1:])
+    is_float = first.type in (Type.FLOAT, Type.DOUBLE)
 
     def run(scope: Scope) -> Vector:
         out = first.run(scope)
         for node in rest:
             other = node.run(scope)
-            out = _either(out, other, ufunc(out.values, other.values))
+            best = ufunc(out.values, other.values)
+            if is_float:
+                best = np.where(out.values == other.values, out.values, best)  # of 0.0 and -0.0 the first
+            out = _either(out, other, best)
         return out
 
     return run

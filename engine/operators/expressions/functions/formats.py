@@ -1,16 +1,18 @@
 """Timestamps by a pattern: date_format writes, to_timestamp(text, pattern) reads. A pattern is a constant.
 
-Of Spark's letters it may have y u M L d D Q E a H h K k m s S, and for writing X x Z z V (always UTC); literal text
-stands in quotes. Timestamps are first truncated to the finest unit of the pattern; then each distinct one is written
-once.
+Of Spark's letters it may have y M L d D Q E a H h K k m s S, and for writing X x Z z V (always UTC); literal text
+stands in quotes. A part in brackets is optional when a text is read, and always written. Timestamps are first truncated
+to the finest unit of the pattern; then each distinct one is written once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import re2
 
 from catalog.schema import Type
@@ -30,9 +32,11 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 MAX_PATTERN_CHARS = 200
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 
 Token = tuple[str, int] | str
-"""A letter with its number of repetitions, or literal text."""
+"""A letter with its number of repetitions, or literal text; ``("[", 1)`` and ``("]", 1)`` enclose an optional part."""
+_BRACKETS = ("[", "]")
 
 
 class _Moment:
@@ -68,7 +72,6 @@ def _zone(plus: str, colon: str) -> Callable[[_Moment, int], str]:
 _WRITE: dict[str, tuple[Callable[[_Moment, int], str], int, int]] = {
     # letter: (writer, widest, finest unit in nanoseconds)
     "y": (_year, 6, DAY_NS),
-    "u": (_year, 6, DAY_NS),
     "M": (_month, 4, DAY_NS),
     "L": (_month, 4, DAY_NS),
     "d": (_padded(lambda m: m.t.day), 2, DAY_NS),
@@ -96,15 +99,23 @@ def _tokens(what: str, pattern: str) -> list[Token]:
     if len(pattern) > MAX_PATTERN_CHARS:
         raise Refusal(f"the format of {what} has more than {MAX_PATTERN_CHARS} characters")
     tokens: list[Token] = []
-    at = 0
+    at = depth = 0
     while at < len(pattern):
         char = pattern[at]
         if char == "'":
-            end = pattern.find("'", at + 1)
-            if end < 0:
+            quoted = _QUOTED.match(pattern, at)
+            if quoted is None:
                 raise Refusal(f"the format {pattern!r} has a quote that is not closed")
-            tokens.append(pattern[at + 1 : end] or "'")
-            at = end + 1
+            tokens.append(quoted[1].replace("''", "'") or "'")
+            at = quoted.end()
+        elif char in _BRACKETS:
+            depth += 1 if char == "[" else -1
+            if depth < 0:
+                raise Refusal(f"the format {pattern!r} has a ] without a [")
+            tokens.append((char, 1))
+            at += 1
+        elif char in "{}#":
+            raise Refusal(f"the format {pattern!r} has a {char}, which Spark reserves", "write it in quotes")
         elif char.isascii() and char.isalpha():
             count = len(pattern[at:]) - len(pattern[at:].lstrip(char))
             if char not in _WRITE or count > _WRITE[char][1]:
@@ -115,12 +126,14 @@ def _tokens(what: str, pattern: str) -> list[Token]:
         else:
             tokens.append(char)
             at += 1
+    if depth:
+        raise Refusal(f"the format {pattern!r} has a [ that is not closed")
     return tokens
 
 
 def _writer(what: str, pattern: str) -> tuple[Callable[[int], str], int]:
     """Make a function from nanoseconds to text; return it with the unit to which timestamps may be truncated."""
-    tokens = _tokens(what, pattern)
+    tokens = [token for token in _tokens(what, pattern) if token[0] not in _BRACKETS or isinstance(token, str)]
     parts = [t if isinstance(t, str) else (_WRITE[t[0]][0], t[1]) for t in tokens]
     finest = min((_WRITE[t[0]][2] for t in tokens if not isinstance(t, str)), default=DAY_NS)
 
@@ -142,7 +155,8 @@ def write_format(name: str, args: Sequence[Node]) -> Node:
 
     def run(scope: Scope) -> Vector:
         x = node.run(scope)
-        truncated = Vector(x.values // finest * finest, x.valid)
+        cut = x.values // finest * finest
+        truncated = Vector(np.where(cut <= x.values, cut, x.values), x.valid)  # in 1677 the product may wrap around
         return distinct_vector((truncated,), write, Type.STRING)
 
     return folded(Node(f"date_format({node.key}, {pattern!r})", Type.STRING, run, (node,)))
@@ -157,7 +171,7 @@ def _pattern(what: str, node: Node) -> str | None:
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-_READ = {"y": "year", "u": "year", "M": "month", "d": "day", "H": "hour", "h": "hour12", "m": "minute", "s": "second"}
+_READ = {"y": "year", "M": "month", "d": "day", "H": "hour", "h": "hour12", "m": "minute", "s": "second"}
 
 
 def read_format(node: Node, format_node: Node) -> Node:
@@ -178,7 +192,11 @@ def _reader(pattern: str) -> Callable[[str], int | None]:
             body += re2.escape(token)
             continue
         letter, count = token
+        if letter in _BRACKETS:
+            body += "(?:" if letter == "[" else ")?"
+            continue
         name = "fraction" if letter == "S" else "half" if letter == "a" else _READ.get(letter, "")
+        name = "year2" if letter + str(count) == "y2" else name
         if not name or (letter == "M" and count > 2) or name in seen:
             raise Refusal(f"to_timestamp cannot read {letter * count!r} in {pattern!r}")
         seen.add(name)
@@ -195,17 +213,15 @@ def _reader(pattern: str) -> Callable[[str], int | None]:
 def _digits(letter: str, count: int) -> str:
     if letter == "a":
         return "(?i:am|pm)"
-    if letter in "yu":
-        return r"\d{2}" if count == 2 else r"\d{4,6}"
+    if letter == "y":
+        return {1: r"\d{1,6}", 2: r"\d{2}"}.get(count, rf"\d{{{count}}}")
     if letter == "S":
-        return rf"\d{{{count}}}"
+        return rf"\d{{1,{count}}}"
     return r"\d{1,2}" if count == 1 else r"\d{2}"
 
 
 def _assembled(part: dict[str, Any], pattern: str) -> int | None:
-    year = int(part.get("year") or 1970)
-    if part.get("year") and len(part["year"]) == 2:
-        year += 2000
+    year = 2000 + int(part["year2"]) if part.get("year2") else int(part.get("year") or 1970)
     hour = int(part.get("hour") or 0)
     if part.get("hour12"):
         hour12 = int(part["hour12"])

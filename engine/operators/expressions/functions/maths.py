@@ -84,6 +84,23 @@ def _angle(y: Array, x: Array) -> Array:
     return out
 
 
+def _sign(values: Array) -> Array:
+    out: Array = np.where(values == 0, values, np.sign(values))  # the sign of -0.0 is -0.0
+    return out
+
+
+def _power(x: Array, y: Array) -> Array:
+    """Return x to the power y as Java does: 1 and -1 to the power of an infinity or NaN are NaN, in C they are 1.
+
+    For an exponent of one value numpy takes the square root, which differs for -inf and -0.0.
+    """
+    out: Array = np.power(x, np.full(x.shape, y[0]) if y.shape[0] == 1 else y)
+    odd = ~np.isfinite(y)
+    if np.count_nonzero(odd):
+        out = np.where(odd & (np.abs(x) == 1), np.nan, out)
+    return out
+
+
 def _positive(values: Array) -> Mask:
     return ~(values <= 0)  # true for NaN, whose logarithm is NaN, not NULL
 
@@ -163,11 +180,11 @@ def _constant_digits(name: str, node: Node) -> int | None:
 
 
 def round_half(values: Array, digits: int, even: bool) -> Array:
-    """Round numbers as they are written (see the module)."""
+    """Round numbers as they are written (see the module). No result is -0.0, as in Spark, whose decimals have none."""
     if digits > 22:
-        return values
+        return values + 0.0
     if digits < -308:
-        return values * 0.0
+        return np.where(np.isfinite(values), 0.0, values)
     scale = 10.0 ** abs(digits)
     size = np.abs(values)
     scaled = size * scale if digits > 0 else size / scale
@@ -179,12 +196,12 @@ def round_half(values: Array, digits: int, even: bool) -> Array:
     whole = below + up
     out = whole / scale if digits > 0 else whole * scale
     # from 2^52 on a double has no fraction; NaN and the infinities also keep their value
-    return np.copysign(np.where(scaled < 2.0**52, out, size), values)
+    return np.copysign(np.where(scaled < 2.0**52, out, size), values) + 0.0
 
 
 def _rounded_integer(node: Node, kind: Type, zeros: int, key: str, even: bool) -> Node:
     if zeros > 18:
-        return arithmetic("*", node, constant(0, kind))
+        return _rounded_to_nothing(node, kind, zeros, key)
     step = 10**zeros
     high = 2**63 - 1 if kind is Type.BIGINT else 2**31 - 1
 
@@ -203,6 +220,21 @@ def _rounded_integer(node: Node, kind: Type, zeros: int, key: str, even: bool) -
         return failed(scope, out, bad, x.valid) if np.count_nonzero(bad) else Vector(out, x.valid)
 
     return folded(Node(key, kind, run, (node,), fallible=True, sets_float_flags=True))
+
+
+def _rounded_to_nothing(node: Node, kind: Type, zeros: int, key: str) -> Node:
+    """Round to more zeros than a step of 64 bits has: 0, and NULL where half a step is reached and the step does not
+    fit."""
+    half = 5 * 10**18 if zeros == 19 else 2**63
+
+    def run(scope: Scope) -> Vector:
+        x = node.run(scope)
+        values = x.values.astype(np.int64)
+        bad = (values >= half) | (values <= -half) if half < 2**63 else np.zeros(values.shape, np.bool_)
+        out = np.zeros(values.shape, kind.dtype)
+        return failed(scope, out, bad, x.valid) if np.count_nonzero(bad) else Vector(out, x.valid)
+
+    return folded(Node(key, kind, run, (node,), fallible=True))
 
 
 # -- NaN, remainders ------------------------------------------------------------------------------------------------
@@ -254,7 +286,7 @@ FUNCTIONS = (
         "negative(3) -> -3",
     ),
     function("positive(x: number) -> type of x", "x itself", lambda a: number("positive", a[0]), "positive(-3) -> -3"),
-    _plain("sign", "-1.0, 0.0 or 1.0 by the sign of x", np.sign, "sign(-2.5) -> -1.0", "signum"),
+    _plain("sign", "-1.0, 0.0 or 1.0 by the sign of x", _sign, "sign(-2.5) -> -1.0", "signum"),
     function(
         "floor(x: number) -> bigint",
         "the greatest integer not above x",
@@ -318,7 +350,7 @@ FUNCTIONS = (
     function(
         "pow(x: double, y: double) -> double",
         "x to the power y",
-        _two("pow", np.power),
+        _two("pow", _power),
         "pow(2, 10) -> 1024.0",
         "power",
     ),

@@ -1,20 +1,22 @@
 """LIKE and regular expressions. A pattern is a constant, compiled once and matched once for each distinct string.
 
 RE2 matches all regular expressions. Its time is linear in the text for every pattern, so a hostile string cannot stall
-a worker. RE2 has no backreferences and no lookaround; Spark (Java) has them, and such patterns are refused here. A
-pattern that both accept means the same, with these exceptions: Java's ``$`` also matches before a final line break, its
-``.`` also stops at ``\\r`` and at two Unicode line separators, and Java finds an empty match inside a character beyond
-U+FFFF.
+a worker. ``java_patterns`` translates a pattern of Java, which Spark uses, into one of RE2. RE2 has no backreferences
+and no lookaround; patterns with them are refused.
+
+Two differences to Spark are left. ``\\b`` looks at ASCII letters only, as Java does from version 19 on. Java finds an
+empty match inside a character beyond U+FFFF and breaks it in two; here there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import re2
 
 from catalog.schema import Type
+from engine.operators.expressions.functions.java_patterns import translate
 from engine.operators.expressions.functions.signatures import function
 from engine.operators.expressions.functions.strings import MAX_RESULT_CHARS
 from engine.operators.expressions.functions.text import as_text, text_function
@@ -33,9 +35,10 @@ def like(node: Node, pattern: Node, escape: str = "\\", *, fold: bool = False) -
         return constant(None, Type.BOOLEAN)
     if len(escape) != 1:
         raise Refusal("the escape of LIKE must be one character")
+    if fold:  # as in Spark: both sides in small letters, then LIKE
+        fits = _like_regex(_like_parts(text.lower(), escape))
+        return _predicate(node, f"ilike {text!r} {escape!r}", lambda t: fits(t.lower()))
     parts = _like_parts(text, escape)
-    if fold:
-        return _predicate(node, f"ilike {text!r} {escape!r}", _like_regex(parts, "(?si)"))
     words = [part for part in parts if isinstance(part, str)]
     if not any(part == _ONE for part in parts):
         word = "".join(words)
@@ -50,7 +53,7 @@ def like(node: Node, pattern: Node, escape: str = "\\", *, fold: bool = False) -
             if shape == (True, False):
                 return _predicate(node, f"endswith {word!r}", lambda t: t.endswith(word))
             return _predicate(node, f"contains {word!r}", lambda t: word in t)
-    return _predicate(node, f"like {text!r} {escape!r}", _like_regex(parts, "(?s)"))
+    return _predicate(node, f"like {text!r} {escape!r}", _like_regex(parts))
 
 
 class _Wildcard:
@@ -84,9 +87,9 @@ def _like_parts(pattern: str, escape: str) -> list[str | _Wildcard]:
     return parts
 
 
-def _like_regex(parts: Sequence[str | _Wildcard], flags: str) -> Callable[[str], bool]:
+def _like_regex(parts: Sequence[str | _Wildcard]) -> Callable[[str], bool]:
     body = "".join(re2.escape(p) if isinstance(p, str) else ".*" if p is _ANY else "." for p in parts)
-    regex = _compile(flags + body)
+    regex = _compile("(?s)" + body, "".join(p if isinstance(p, str) else "%" for p in parts))
     return lambda text: regex.fullmatch(text) is not None
 
 
@@ -108,7 +111,7 @@ def _constant_text(what: str, node: Node) -> str | None:
     return text
 
 
-def _compile(pattern: str) -> Any:
+def _compile(pattern: str, shown: str) -> Any:
     options = re2.Options()
     options.max_mem = MAX_PATTERN_BYTES
     options.log_errors = False
@@ -117,7 +120,47 @@ def _compile(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else "?"
         reason = reason.decode() if isinstance(reason, bytes) else str(reason)
-        raise Refusal(f"RE2 refuses the pattern {pattern!r}: {reason}") from error
+        raise Refusal(f"RE2 refuses the pattern {shown!r}: {reason}") from error
+
+
+Span = tuple[int, int]
+
+
+class JavaPattern:
+    """A pattern of Java, matched by RE2. A match is a list of spans: the whole, then each group.
+
+    (-1, -1) stands for a group that is no part of the match.
+    """
+
+    def __init__(self, text: str) -> None:
+        translation = translate(text)
+        self._regex = _compile(translation.pattern, text)
+        self._groups = translation.groups
+        self._ends = translation.ends
+        self.groups = len(translation.groups) - 1
+
+    def occurs_in(self, text: str) -> bool:
+        return self._regex.search(text) is not None
+
+    def search(self, text: str, start: int = 0) -> list[Span] | None:
+        """Return the first match from ``start`` on."""
+        found = self._regex.search(text, start)
+        if found is None:
+            return None
+        spans: list[Span] = [found.span(group) for group in self._groups]
+        taken = max((found.end(group) - found.start(group) for group in self._ends), default=0)
+        if taken:  # $ took up a final line break, which is not part of the match
+            last = spans[0][1] - taken
+            spans = [(min(a, last), min(b, last)) for a, b in spans]
+        return spans
+
+    def all(self, text: str) -> Iterator[list[Span]]:
+        """Yield the matches as Java finds them. re2's own ``finditer`` finds some empty matches twice."""
+        start = 0
+        while start <= len(text) and (spans := self.search(text, start)) is not None:
+            yield spans
+            begin, end = spans[0]
+            start = end + (begin == end)
 
 
 def rlike(node: Node, pattern: Node) -> Node:
@@ -125,8 +168,7 @@ def rlike(node: Node, pattern: Node) -> Node:
     node, text = as_text(node), _constant_text("rlike", pattern)
     if text is None or node.is_null:
         return constant(None, Type.BOOLEAN)
-    regex = _compile(text)
-    return _predicate(node, f"rlike {text!r}", lambda t: regex.search(t) is not None)
+    return _predicate(node, f"rlike {text!r}", JavaPattern(text).occurs_in)
 
 
 def _regexp_extract(args: Sequence[Node]) -> Node:
@@ -134,13 +176,13 @@ def _regexp_extract(args: Sequence[Node]) -> Node:
     group = args[2].value if len(args) > 2 and args[2].constant is not None else 1
     if text is None or node.is_null or group is None:
         return constant(None, Type.STRING)
-    regex = _compile(text)
+    regex = JavaPattern(text)
     if (len(args) > 2 and args[2].constant is None) or not isinstance(group, int) or not 0 <= group <= regex.groups:
         raise Refusal(f"the group of regexp_extract must be a constant from 0 to {regex.groups}, as in the pattern")
 
     def extract(value: str) -> str:
         found = regex.search(value)
-        return "" if found is None else found.group(group) or ""
+        return "" if found is None else _part(value, found[group])
 
     return text_function(f"regexp_extract {text!r} {group}", extract, [node], Type.STRING)
 
@@ -150,19 +192,27 @@ def _regexp_replace(args: Sequence[Node]) -> Node:
     new = _constant_text("regexp_replace", args[2])
     if text is None or new is None or node.is_null:
         return constant(None, Type.STRING)
-    regex = _compile(text)
+    regex = JavaPattern(text)
     parts = _replacement(new, regex.groups)
-
-    def expand(found: Any) -> str:
-        return "".join(part if isinstance(part, str) else found.group(part) or "" for part in parts)
 
     def replace(value: str) -> str | None:
         if len(value) * max(1, len(new)) > 4 * MAX_RESULT_CHARS:
             return None
-        changed = str(regex.sub(expand, value))
+        pieces: list[str] = []
+        done = 0
+        for spans in regex.all(value):
+            pieces.append(value[done : spans[0][0]])
+            pieces.extend(part if isinstance(part, str) else _part(value, spans[part]) for part in parts)
+            done = spans[0][1]
+        changed = "".join([*pieces, value[done:]])
         return changed if len(changed) <= MAX_RESULT_CHARS else None
 
     return text_function(f"regexp_replace {text!r} {new!r}", replace, [node], Type.STRING, nullable=True)
+
+
+def _part(text: str, span: Span) -> str:
+    """Return the text of a group; empty for a group that is no part of the match."""
+    return text[span[0] : span[1]] if span[0] >= 0 else ""
 
 
 def _replacement(text: str, groups: int) -> list[str | int]:
@@ -193,8 +243,8 @@ def _regexp_count(args: Sequence[Node]) -> Node:
     node, text = as_text(args[0]), _constant_text("regexp_count", args[1])
     if text is None or node.is_null:
         return constant(None, Type.INT)
-    regex = _compile(text)
-    return text_function(f"regexp_count {text!r}", lambda t: sum(1 for _ in regex.finditer(t)), [node], Type.INT)
+    regex = JavaPattern(text)
+    return text_function(f"regexp_count {text!r}", lambda t: sum(1 for _ in regex.all(t)), [node], Type.INT)
 
 
 FUNCTIONS = (

@@ -29,8 +29,12 @@ def replace(text: str, old: str, new: str = "") -> str | None:
     return text.replace(old, new) if grown <= MAX_RESULT_CHARS else None
 
 
-def locate(part: str, text: str, position: int | None = 1) -> int:
-    if position is None or position < 1:
+def locate(part: str | None, text: str | None, position: int | None = 1) -> int | None:
+    if position is None:
+        return 0
+    if part is None or text is None:
+        return None
+    if position < 1:
         return 0
     return 1 if not part else text.find(part, position - 1) + 1
 
@@ -73,7 +77,12 @@ def substring_index(text: str, delimiter: str, count: int) -> str:
 
 
 def initcap(text: str) -> str:
-    return " ".join(word[:1].title() + word[1:] for word in text.lower().split(" "))
+    return " ".join(_capital(word) + word.lower()[len(word[:1].lower()) :] for word in text.split(" "))
+
+
+def _capital(word: str) -> str:
+    """Return the title case of a word's first letter; İ is a capital already, and its small letter has two."""
+    return "İ" if word[:1] == "İ" else word[:1].lower().title()
 
 
 def translate(text: str, old: str, new: str) -> str:

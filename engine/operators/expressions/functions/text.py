@@ -115,9 +115,14 @@ def _build_concat_ws(args: Sequence[Node]) -> Node:
 
 def _build_locate(args: Sequence[Node]) -> Node:
     nodes = [as_text(args[0]), as_text(args[1]), *(as_integer("locate", a) for a in args[2:])]
-    if len(nodes) == 3 and nodes[2].is_null:
+    if len(nodes) == 2 or not nodes[2].nullable:
+        return text_function("locate", strings.locate, nodes, Type.INT, range=_LENGTHS)
+    if nodes[2].is_null:
         return constant(0, Type.INT)
-    return text_function("locate", strings.locate, nodes, Type.INT, range=_LENGTHS)
+    # a NULL position gives 0, as in Spark, even where the strings are NULL
+    found = text_function("locate", strings.locate, nodes, Type.INT, nulls=True, nullable=True, range=_LENGTHS)
+    found.nullable = any(node.nullable for node in nodes[:2])
+    return found
 
 
 def _build_split_part(args: Sequence[Node]) -> Node:
@@ -195,7 +200,12 @@ FUNCTIONS = (
         "text without blanks (or without any of chars) at both ends",
         lambda a: trim("trim", a),
         "trim('  abc ') -> 'abc'",
-        "btrim",
+    ),
+    function(
+        "btrim(text: string[, chars: string]) -> string",
+        "the same as trim, with the arguments in the other order",
+        lambda a: trim("trim", a[::-1]),
+        "btrim('xabcx', 'x') -> 'abc'",
     ),
     function(
         "ltrim([chars: string,] text: string) -> string",

@@ -12,7 +12,7 @@ import numpy as np
 
 from catalog.schema import Type
 from engine.operators.expressions.functions.signatures import ScalarFunction, function
-from engine.operators.expressions.kernels.arithmetic import arithmetic, arithmetic_integer
+from engine.operators.expressions.kernels.arithmetic import arithmetic, arithmetic_integer, failed
 from engine.operators.expressions.kernels.casts import cast
 from engine.operators.expressions.tree.coerce import Refusal, with_article
 from engine.operators.expressions.tree.node import Node, Range, constant, folded
@@ -22,6 +22,7 @@ SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 60 * MINUTE_NS
 DAY_NS = 24 * HOUR_NS
+_FIRST_YEARS_END_NS = -(2**63) + 366 * DAY_NS  # a truncation of a later time cannot leave the range
 _SPAN_S: Range = (-(2**63) // SECOND_NS, 2**63 // SECOND_NS)
 
 
@@ -158,11 +159,28 @@ def truncated(unit: str, node: Node) -> Node:
     node = timestamp("date_trunc", node)
     if unit in _STEPS:
         step = _STEPS[unit]
-        return _unary(f"date_trunc {unit}", node, Type.TIMESTAMP, lambda v: v // step * step)
+        return _earlier(f"date_trunc {unit}", node, lambda v: v // step * step)
     if unit not in _CALENDAR:
         units = ", ".join(["year", "quarter", "month", "week", *list(_STEPS)[::-1][1:]])
         raise Refusal(f"date_trunc has no unit {unit!r}", f"the units are {units}")
-    return _unary(f"date_trunc {_CALENDAR[unit]}", node, Type.TIMESTAMP, lambda v: _calendar_start(v, _CALENDAR[unit]))
+    return _earlier(f"date_trunc {_CALENDAR[unit]}", node, lambda v: _calendar_start(v, _CALENDAR[unit]))
+
+
+def _earlier(name: str, node: Node, start: Callable[[Array], Array]) -> Node:
+    """Make the node of a truncation: NULL and counted where the start lies before 1677 and the product wraps around."""
+    if node.is_null:
+        return node
+
+    def run(scope: Scope) -> Vector:
+        x = node.run(scope)
+        out = start(x.values)
+        if x.values.shape[0] and int(x.values.min()) < _FIRST_YEARS_END_NS:
+            bad = out > x.values
+            if np.count_nonzero(bad):
+                return failed(scope, out, bad, x.valid)
+        return Vector(out, x.valid)
+
+    return folded(Node(f"{name}({node.key})", Type.TIMESTAMP, run, (node,), fallible=True))
 
 
 def _calendar_start(v: Array, unit: str) -> Array:

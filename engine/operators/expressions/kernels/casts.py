@@ -38,6 +38,8 @@ def cast(node: Node, type: Type, *, strict: bool = False) -> Node:
         return constant(None, type)
     if source not in tuple(Type):
         raise Refusal(f"{with_article(source)} cannot be cast")
+    if strict and {source, type} == {Type.BOOLEAN, Type.TIMESTAMP}:
+        raise Refusal(f"try_cast does not turn {with_article(source)} into {with_article(type)}", "write cast(...)")
     at_once = as_constant(node, type)
     if at_once is not None:
         return at_once

@@ -4,9 +4,9 @@ A reader returns None for text that is not a value of its type.
 - Integers: a sign, digits, and a fraction that is dropped (``'1.9'`` is 1), with blanks around them.
 - Doubles: the forms that Java reads, with ``inf``, ``infinity`` and ``nan`` in any case. Written as Java does:
   ``1.0E10``.
-- Timestamps: ``2020``, ``2020-5``, ``2020-05-03 1:2:3.5+02:00``, with a ``T``, with a zone. Spark also reads times
-  without a date and the words today and now. They are refused here: the same text would mean another time tomorrow.
-  Up to nine digits of a second are read and written, where Spark has six.
+- Timestamps: ``2020``, ``2020-5``, ``2020-05-03 1:2:3.5+02:00``, with a ``T``, with a zone behind the seconds. Spark
+  also reads times without a date and the words today and now. They are refused here: the same text would mean another
+  time tomorrow. Up to nine digits of a second are read and written, where Spark has six.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _HEX = re.compile(r"[+-]?0x[0-9a-f]*\.?[0-9a-f]*p[+-]?\d+[df]?", re.ASCII | re.I
 _SPECIAL = {
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
     **dict.fromkeys(("-inf", "-infinity"), -math.inf),
-    "nan": math.nan,
+    **dict.fromkeys(("nan", "+nan", "-nan"), math.nan),
 }
 _TIMESTAMP = re.compile(
     r"(?P<year>[+-]?\d{4,6})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
-    r"(?:[ T](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{0,9})\d*)?)?)?"
-    r"\s*(?P<zone>Z|[+-]\d.*|[A-Za-z].*)?)?)?)?",
+    r"(?:[ T](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{0,9})\d*)?"
+    r"\s*(?P<zone>Z|[+-]\d.*|[A-Za-z].*)?)?)?)?)?)?",
     re.ASCII,
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?:([+-])(\d{1,2})(?::?(\d{1,2}))?(?::?(\d{2}))?)?", re.ASCII)
@@ -90,8 +90,6 @@ def read_boolean(text: str) -> bool | None:
 def read_timestamp(text: str) -> int | None:
     """Read nanoseconds since 1970; None also for times that int64 cannot hold (before 1677, after 2262)."""
     text = text.strip(_BLANKS)
-    if text == "epoch":
-        return 0
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
