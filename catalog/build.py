@@ -27,6 +27,7 @@ from catalog.config.checks import (
     check_names,
     check_policy,
     check_required,
+    check_stop,
     check_stream,
     worthless_graphs,
 )
@@ -94,7 +95,7 @@ class _Builder:
     def build(
         self, policies: Collection[str] | None, policy_fits: PolicyFits | None, warn: Warn | None, version: int
     ) -> Network:
-        for check in (check_required, check_names, check_listeners):
+        for check in (check_required, check_names, check_listeners, check_stop):
             self.problems += check(self.config)
         self.problems += check_policy(self.config, policies)
         for name, stream in self.file.streams.items():

@@ -48,6 +48,9 @@ class BoxProtocol(Protocol):
     def keeps(self, field: str) -> bool:
         """Return whether tuples leave the box with this field unchanged."""
 
+    def waits_for_time(self) -> bool:
+        """Return whether results wait until a watermark passes, and nothing else frees them."""
+
 
 Kinds = Mapping[str, type[BoxProtocol]]
 

@@ -138,6 +138,10 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
     yield _counter(
         "late_tuples", "Tuples that were too late for their window.", label, (([b.name], b.late) for b in boxes)
     )
+    yield _counter(
+        "stop_dropped_tuples", "Tuples in open windows that a stop of the daemon dropped.", label,
+        (([b.name], b.dropped) for b in boxes),
+    )  # fmt: skip
     yield _counter("dead_tuples", "Tuples that the box could not process.", label, (([b.name], b.dead) for b in boxes))
     yield _counter(
         "null_errors", "Overflows and divisions by zero that became NULL.", label,

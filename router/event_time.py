@@ -16,8 +16,9 @@ Rules
   event time waits for its next tuple without limit. For a stream by arrival time ``idle`` is one second by default.
 - A stream whose files have all been read is exhausted, but not at its end: files that are brought later (``ingest``,
   the files of the next day) continue where it stopped. So its watermark stays at the last tuple. Only other streams
-  that meet it in a box with watermarks pull it along, so that they do not wait for it. The end of time
-  (``END_OF_TIME``) exists in a batch run only: nothing comes after it.
+  that meet it in a box with watermarks pull it along, so that they do not wait for it.
+- The end of time (``END_OF_TIME``) comes in a batch run, and at a stop with ``stop: close``: nothing comes after it in
+  this process. After a restart with a data_dir the stream begins anew (``engine/run/open_state.begin_anew``).
 - A heartbeat is a timestamp without a tuple. The slack applies to it as to a tuple.
 
 Refused: one watermark per connection, with the lowest as the stream's. One open and silent connection would hold up the
@@ -38,7 +39,8 @@ from storage.train import NO_WATERMARK, Train
 MAX_SKEW_NS = 3_600 * 10**9
 ARRIVAL_IDLE_NS = 10**9
 END_OF_TIME = 2**63 - 1
-"""The last watermark of a stream: in a batch run, a source at its end sends it, and everything behind it closes."""
+"""The last watermark of a stream: everything behind the stream closes. A source at its end sends it in a batch run, and
+the daemon sends it at its stop."""
 
 
 class StreamClock:
@@ -132,6 +134,12 @@ class StreamClock:
         self.watermark_ns = watermark_ns
         return watermark_ns
 
+    def begin_anew(self) -> None:
+        """Begin as at first: after the end of event time, tuples come again."""
+        self.newest_ns = self.watermark_ns = NO_WATERMARK
+        self._lag_ns = 0
+        self.follows = ()
+
     def snapshot(self) -> dict[str, int]:
         return {"newest_ns": self.newest_ns, "watermark_ns": self.watermark_ns, "refused": self.refused}
 
@@ -187,11 +195,11 @@ class EventTime:
 
 def streams_met(network: Network, stream: int) -> list[int]:
     """Return the other streams that share a box with this one, by arcs that carry watermarks."""
-    boxes = [_boxes_downstream(network, s) for s in network.streams]
+    boxes = [boxes_downstream(network, s) for s in network.streams]
     return [s.number for s in network.streams if s.number != stream and boxes[s.number] & boxes[stream]]
 
 
-def _boxes_downstream(network: Network, stream: Stream) -> set[int]:
+def boxes_downstream(network: Network, stream: Stream) -> set[int]:
     """Return the boxes that the stream's watermarks reach."""
     found: set[int] = set()
     ahead = network.consumers([a for a in stream.arcs if network.arcs[a].timed])

@@ -34,6 +34,9 @@ Pools = tuple[StringPool | None, ...]
 
 NO_WATERMARK = -(2**63)
 
+END_WATERMARK = 2**62
+"""A watermark from here on says that no tuple will come any more."""
+
 
 def constant_ns(value: int, count: int) -> npt.NDArray[np.int64]:
     """Return a column of ``count`` equal values in 8 bytes. (np.broadcast_to takes 6 us for it, this 0.5.)"""

@@ -49,6 +49,14 @@ def check_policy(config: Config, policies: Collection[str] | None) -> list[Probl
     return [config.document.problem(path, f"unknown policy '{policy}'", did_you_mean(policy, policies))]
 
 
+def check_stop(config: Config) -> list[Problem]:
+    engine = config.file.engine
+    if engine.stop != "keep" or engine.data_dir is not None:
+        return []
+    message = "stop: keep needs a data_dir: without one nothing outlives the process"
+    return [config.document.problem(("engine", "stop"), message, "write stop: close, or set engine.data_dir")]
+
+
 def listeners(file: NetworkFile) -> list[tuple[Path, Address]]:
     """Return every address that this network would listen on, each with its place in the file."""
     found: list[tuple[Path, Address]] = []

@@ -80,6 +80,12 @@ class EngineSection(Section):
     checkpoint_ns: PositiveDuration = Field(default=10 * 10**9, alias="checkpoint")
     retain_bytes: PositiveSize = Field(default=1024**3, alias="retain")
     explain: bool = True
+    stop: Literal["close", "keep", "drop"] | None = None
+
+    @property
+    def at_stop(self) -> str:
+        """What happens to open windows when the daemon stops: close, keep or drop."""
+        return self.stop or ("close" if self.data_dir is None else "keep")
 
 
 def _off(value: object) -> object:

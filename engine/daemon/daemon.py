@@ -18,7 +18,7 @@ from catalog.catalog import Catalog
 from catalog.network import Network
 from catalog.readings import Readings
 from engine.daemon.counters import DaemonCounters
-from engine.daemon.draining import describe_backlog, drain
+from engine.daemon.draining import Draining, describe_backlog
 from engine.daemon.io_loop import IoLoop
 from engine.daemon.loss_details import LossDetails
 from engine.daemon.loss_log import LossLog
@@ -69,6 +69,7 @@ class Daemon:
         self._on_failure = on_failure
         self._on_progress = on_progress
         self._is_draining = self._is_ready = False
+        self.draining: Draining | None = None
         self.now_ns = SteadyClock(time_ns, partial(clock_gettime_ns, CLOCK_BOOTTIME))
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
@@ -199,22 +200,30 @@ class Daemon:
 
     def stop(self, drain_s: float = DRAIN_SECONDS) -> bool:
         """Stop reading, drain, flush, close. False when time ran out before every tuple was out."""
-        deadline = monotonic() + drain_s
+        serves = drain_s > 0 and not self.failed
+        stop = self.network.config.engine.at_stop if serves else "keep"
+        draining = self.draining = Draining(
+            self._io, self.server, self.keeper, self.engine, self.event_time, self.spark, stop, monotonic() + drain_s
+        )
         self._is_ready, self._is_draining = False, True
         if self._autopilot is not None:
             self._autopilot.stop()
         self._io.call(self.server.stop_reading)
         self.spark.stop_reading()
-        drained = drain(self._io, self.server, self.keeper, self.engine, self.spark, deadline)
+        drained = draining.drain()
         if not drained and drain_s:
             log.warning(
                 "draining was not finished after %.0f s: %s", drain_s, describe_backlog(self.engine, self.server)
             )
         self.spark.close()
+        self.monitor.stop()  # from here on nothing wakes a box
         if self.keeper is not None:
+            if drained and self.engine.drain(1.0):
+                draining.leave_no_tuple_in_boxes()
             self.keeper.stop(checkpoint=not self.failed)
         self.engine.stop()
-        self.monitor.stop()
+        if self.keeper is None and serves:
+            draining.leave_no_tuple_in_boxes()
         self._io.run(self.server.close())
         self._monitoring.end()
         self._io.run(self._web.close())

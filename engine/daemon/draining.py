@@ -3,37 +3,112 @@
 The order is that of a tuple's way: bytes that are being decoded, the log, the engine, the readers' sockets, Spark's
 sinks. Each step waits until its part is empty. Nothing new comes behind it, because the daemon has stopped reading. All
 steps share one deadline.
+
+Some tuples wait in boxes, not in queues: in open windows, joins and sorts. ``engine.stop`` in the network file says
+what happens to them. With ``close`` the event time of every stream ends when the engine is at rest, and the results go
+the same way out. The end is in the log like every train, so a crash in the middle of it computes the same results
+again. With ``keep`` the last checkpoint has them. ``drop`` drops and counts them.
 """
 
 from __future__ import annotations
 
+import logging
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from engine.daemon.io_loop import IoLoop
 from engine.run.core import Engine
+from engine.run.open_state import HeldTuples, drop_held, held_tuples
+from router.event_time import EventTime
 from router.server import Server
 from router.spark.daemon.pipeline import SparkPipeline
 
 if TYPE_CHECKING:
     from engine.daemon.durable.keeper import Keeper
 
+log = logging.getLogger("aurorad")
+
 POLL_SECONDS = 0.002
+NAMED_BOXES = 20
+_FATES = {
+    "close": "its results go out now",
+    "keep": "the next start goes on with them",
+    "drop": "they are dropped",
+}
 
 
-def drain(
-    io: IoLoop, server: Server, keeper: Keeper | None, engine: Engine, spark: SparkPipeline, deadline: float
-) -> bool:
-    """Wait until every tuple that was read is out. False when ``deadline``, on the monotonic clock, came first."""
-    while server.is_decoding or (keeper is not None and not keeper.is_settled):
-        if monotonic() > deadline:
+class Draining:
+    """The end of one daemon. ``stop`` is close, keep or drop. Owner: the thread that stops the daemon."""
+
+    def __init__(
+        self,
+        io: IoLoop,
+        server: Server,
+        keeper: Keeper | None,
+        engine: Engine,
+        event_time: EventTime,
+        spark: SparkPipeline,
+        stop: str,
+        deadline: float,
+    ) -> None:
+        self._io = io
+        self._server = server
+        self._keeper = keeper
+        self._engine = engine
+        self._event_time = event_time
+        self._spark = spark
+        self._stop = stop
+        self._deadline = deadline  # on the monotonic clock
+        self.kept: list[HeldTuples] = []
+        self.dropped: list[HeldTuples] = []
+
+    def drain(self) -> bool:
+        """Wait until every tuple that was read is out. False when the deadline came first."""
+        if not self._settle():
             return False
-        sleep(POLL_SECONDS)
-    if not engine.drain(deadline - monotonic()):
-        return False
-    if not io.run(server.flush(max(0.0, deadline - monotonic()))):
-        return False
-    return spark.flush(max(0.0, deadline - monotonic()))
+        held = held_tuples(self._engine.runtimes)
+        _log_held(held, self._stop)
+        if self._stop == "close":
+            for stream, clock in enumerate(self._event_time.clocks):
+                if clock is not None:
+                    self._engine.ingress.end(stream)
+            if not self._settle():
+                return False
+        if not self._io.run(self._server.flush(self._left_s)):
+            return False
+        return self._spark.flush(self._left_s)
+
+    def leave_no_tuple_in_boxes(self) -> None:
+        """Drop and count what is still inside boxes, unless it is kept. The engine is at rest, or has stopped."""
+        if self._stop == "keep":
+            self.kept = held_tuples(self._engine.runtimes)
+            return
+        self.dropped = drop_held(self._engine.runtimes)
+        if self._stop == "close":  # else the log has said so already
+            for held in self.dropped:
+                log.warning("box %s (%s): %d tuples gave no result and are dropped", held.box, held.kind, held.tuples)
+
+    def _settle(self) -> bool:
+        """Wait until all that was read has been through the engine."""
+        while self._server.is_decoding or (self._keeper is not None and not self._keeper.is_settled):
+            if monotonic() > self._deadline:
+                return False
+            sleep(POLL_SECONDS)
+        return self._engine.drain(self._deadline - monotonic())
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self._deadline - monotonic())
+
+
+def _log_held(held: list[HeldTuples], stop: str) -> None:
+    """Say what is inside the boxes, the most first, and what happens to it."""
+    level = logging.WARNING if stop == "drop" else logging.INFO
+    for box in sorted(held, key=lambda box: -box.tuples)[:NAMED_BOXES]:
+        log.log(level, "box %s (%s) holds %d tuples: %s", box.box, box.kind, box.tuples, _FATES[stop])
+    if len(held) > NAMED_BOXES:
+        rest = sum(sorted(box.tuples for box in held)[: len(held) - NAMED_BOXES])
+        log.log(level, "%d more boxes hold %d tuples: %s", len(held) - NAMED_BOXES, rest, _FATES[stop])
 
 
 def describe_backlog(engine: Engine, server: Server) -> str:

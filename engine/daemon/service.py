@@ -22,6 +22,7 @@ from catalog.config.read import Overrides
 from catalog.errors import NetworkError
 from catalog.network import Network
 from engine.daemon.daemon import Daemon
+from engine.daemon.draining import Draining
 from engine.daemon.logs import set_up_logs
 from engine.daemon.notify import READY, STOPPING, notify
 from engine.daemon.version import own_version
@@ -166,13 +167,23 @@ def _log_stop(daemon: Daemon, drained: bool) -> None:
     emitted = sum(output.emitted for output in readings.outputs)
     missing = sum(residuals(readings).values())
     log.info(
-        "stopped%s: %d tuples received, %d admitted, %d emitted, %d unaccounted for",
+        "stopped%s: %d tuples received, %d admitted, %d emitted%s, %d unaccounted for",
         "" if drained else " with tuples left",
         received,
         admitted,
         emitted,
+        _inside(daemon.draining),
         missing,
     )
+
+
+def _inside(draining: Draining | None) -> str:
+    """Say what became of the tuples that were still in boxes at the end; nothing when there were none."""
+    if draining is None:
+        return ""
+    kept, dropped = (sum(held.tuples for held in part) for part in (draining.kept, draining.dropped))
+    parts = [f"{dropped} dropped in open windows"] if dropped else []
+    return "".join(f", {part}" for part in [*parts, *([f"{kept} kept in open windows"] if kept else [])])
 
 
 def _reload(file: Path, overrides: Overrides, running: Network) -> None:

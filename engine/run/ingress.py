@@ -148,7 +148,7 @@ class Ingress:
             self.admit(stream, train, TIME)
 
     def end(self, stream: int) -> None:
-        """End a stream for good: everything behind it closes. Only a batch run does that."""
+        """End a stream for good: everything behind it closes. A batch run does that, and a stop of the daemon."""
         if self._event_time is not None:
             self.admit(stream, self._event_time.end(stream), TIME)
 

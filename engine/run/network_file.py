@@ -13,6 +13,7 @@ from catalog.schema import Schema, Type
 from engine.operators.boxes import box_kinds
 from engine.operators.expressions import compile_expression
 from engine.run.declared_costs import declared_costs
+from engine.run.never_closed import never_closed
 from engine.run.preference import CompiledPreference
 from load_shedder.decide.values import unvalued_drops
 from load_shedder.decide.warnings import ShedWarning, shed_warnings
@@ -58,4 +59,5 @@ def _warn(network: Network) -> list[ShedWarning]:
     statistics = declared_costs(network)
     statistics.train_tuples[:] = AUTO_TUPLES  # trains are long under overload
     remarks = unvalued_drops(network, CompiledPreference)
+    remarks += never_closed(network)
     return [*shed_warnings(network, statistics), *(ShedWarning(*remark) for remark in remarks)]

@@ -27,6 +27,7 @@ class BoxRuntime:
         "losses",
         "node",
         "port_watermarks_ns",
+        "resets",
         "state",
         "tally",
         "train_counts",
@@ -40,6 +41,7 @@ class BoxRuntime:
         self.box: Box = node.box
         self.state = self.box.new_state()
         self.losses: BoxLosses | None = None
+        self.resets = 0  # how often the state was replaced by an empty one
         self.tally = Tally()
         self.calls = 0
         self.tuples_in = 0
@@ -55,6 +57,12 @@ class BoxRuntime:
         self.losses = losses
         if losses is not None:
             self.box.watch_losses(self.state, losses)
+
+    def reset(self) -> None:
+        """Begin with an empty state. No worker runs the box."""
+        self.state = self.box.new_state()
+        self.resets += 1
+        self.watch_losses(self.losses)
 
     def count_dead_after_failure(self) -> None:
         """After a failure of the box, count as dead the tuples that it took in and that no other count includes."""
@@ -83,4 +91,5 @@ class BoxRuntime:
             train_counts=tuple(self.train_counts),
             tuples_out_by_port=tuple(self.tuples_out),
             withheld=self.losses.withheld if self.losses is not None else 0,
+            dropped=tally.dropped,
         )

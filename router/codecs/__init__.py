@@ -16,6 +16,9 @@ from functools import cache
 
 from router.codecs.base import Codec
 
+HEARTBEAT_FORMATS = ("ndjson",)
+"""The formats that carry a timestamp without a tuple, so that a silent sender can move its stream's event time."""
+
 _NO_CODECS = ("base", "decode", "encode")
 
 

@@ -69,7 +69,7 @@ class Cut:
     def _stamp(self, runtime: BoxRuntime) -> str:
         """Return a text that stays equal while the state cannot change. A box with time-outs may change by itself."""
         moved: object = token_hex(6) if runtime.box.needs_clock else runtime.port_watermarks_ns
-        return f"{self._life}:{runtime.calls}:{runtime.tuples_in}:{moved}"
+        return f"{self._life}:{runtime.calls}:{runtime.tuples_in}:{runtime.resets}:{moved}"
 
     @property
     def spilled(self) -> list[BlockRef]:
@@ -133,6 +133,7 @@ def runtime_data(runtime: BoxRuntime) -> dict[str, Any]:
         "fingerprint": fingerprint(runtime.node),
         "state": runtime.box.snapshot(runtime.state),
         "tally": [tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors],
+        "dropped": tally.dropped,
         "counts": [runtime.calls, runtime.tuples_in, runtime.cost_ns],
         "tuples_out": list(runtime.tuples_out),
         "train_counts": list(runtime.train_counts),
@@ -149,6 +150,7 @@ def restore_runtime(runtime: BoxRuntime, data: Mapping[str, Any]) -> bool:
     runtime.state = runtime.box.restore(data["state"])
     runtime.watch_losses(runtime.losses)
     tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors = data["tally"]
+    tally.dropped = data.get("dropped", 0)  # not in checkpoints of version 0.2
     runtime.calls, runtime.tuples_in, runtime.cost_ns = data["counts"]
     runtime.tuples_out = list(data["tuples_out"])
     runtime.train_counts = list(data["train_counts"])

@@ -31,6 +31,7 @@ from engine.daemon.durable.outbox import Outbox
 from engine.daemon.durable.recovery import Progress, Recovered, Recovery
 from engine.daemon.durable.restore import SavedState
 from engine.run.core import Engine
+from engine.run.open_state import begin_anew, has_ended
 from router.event_time import EventTime
 from storage.admission import BatchNumber
 from storage.checkpoint import Checkpoints
@@ -157,6 +158,8 @@ class Keeper:
         with self._folder.start_errors():
             tuples = self._recovery.replay(self._engine, self._enter_replayed, on_progress)
         self._recovery.settle(self._engine, self._commit_now, on_progress)
+        if has_ended(self._clocks):
+            begin_anew(self._engine.runtimes, self._clocks)
         self._recovery.finish()
         for outbox in self.outboxes:
             outbox.durable_names = set(outbox.names)
@@ -171,6 +174,11 @@ class Keeper:
 
     def _enter_replayed(self, stream: int, train: Train, logged_ns: int, batches: list[BatchNumber]) -> None:
         self.numbers.commit(stream, batches)
+        if train.count and has_ended(self._clocks):
+            # The log goes on behind the end of event time: there the daemon was stopped, and a start began anew.
+            while not self._engine.drain(1.0) and self._engine.loop.failure is None:
+                pass
+            begin_anew(self._engine.runtimes, self._clocks)
         self._engine.ingress.enter_logged(stream, train, logged_ns, is_replayed=True)
 
     @property

@@ -274,6 +274,13 @@ class Aggregate(Box):
             has_timeout=has_timeout,
         )
 
+    def waits_for_time(self) -> bool:
+        p = self.parameters
+        return p.window.count is None and p.timeout is None and p.emit != "update"
+
+    def held_tuples(self, state: Windows) -> int:
+        return 0 if self.parameters.emit == "update" else state.held_tuples  # an update is out already
+
     def state_nbytes(self, state: Windows) -> int:
         return state.nbytes
 

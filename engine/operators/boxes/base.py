@@ -51,13 +51,14 @@ class BoxParameters(BaseModel):
 class Tally:
     """What happened to the tuples that a box took and did not emit. Written by the worker that runs the box."""
 
-    __slots__ = ("absorbed", "dead", "filtered", "late", "null_errors")
+    __slots__ = ("absorbed", "dead", "dropped", "filtered", "late", "null_errors")
 
     def __init__(self) -> None:
         self.filtered = 0  # dropped on purpose
         self.absorbed = 0  # taken into a window, a join or an order
         self.late = 0  # too late for its window
         self.dead = 0  # could not be processed
+        self.dropped = 0  # of the absorbed: were still in a window when the daemon stopped, which dropped them
         self.null_errors = 0  # overflows and divisions by zero that became NULL; these are not tuples
 
 
@@ -165,6 +166,18 @@ class Box(ABC):
     def dead_rows(self, state: Any) -> Sequence[DeadRow]:
         """Return the last tuples that the box could not process, the newest last. Any thread."""
         return ()
+
+    def waits_for_time(self) -> bool:
+        """Tell whether results wait until a watermark passes, and nothing else frees them. Called after ``bind``."""
+        return False
+
+    def held_tuples(self, state: Any) -> int:
+        """Return how many tuples are in the state and have not given all their results yet, as in an open window.
+
+        The daemon says at its stop what they are, and closes, keeps or drops them. A state that only remembers, such as
+        the keys of ``dedup``, holds none.
+        """
+        return 0
 
     def state_nbytes(self, state: Any) -> int:
         """Return about how many bytes the state holds."""

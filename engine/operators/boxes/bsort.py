@@ -41,10 +41,7 @@ from engine.operators.state.order import LOWEST, sortable
 from engine.operators.state.plain import pack, unpack
 from engine.operators.state.time_index import Chunk, clamped, shifted
 from engine.operators.state.timed_rows import TimedRows
-from storage.train import Train
-
-END_OF_TIME_NS = 2**62
-"""A watermark from here on says that no tuple will come any more."""
+from storage.train import END_WATERMARK, Train
 
 
 def _parse_slack(value: object) -> object:
@@ -179,7 +176,7 @@ class Bsort(Box):
     # -- time moves --------------------------------------------------------------------------------------------------
 
     def advance(self, state: BsortState, watermark_ns: int, emit: Emit, tally: Tally) -> None:
-        if watermark_ns >= END_OF_TIME_NS:
+        if watermark_ns >= END_WATERMARK:
             gone = state.index.expire(2**63 - 1)
         elif self._is_by_time:
             gone = state.index.expire(watermark_ns)
@@ -195,6 +192,12 @@ class Bsort(Box):
         return min(watermark_ns, int(times.min()))
 
     # -- the state ---------------------------------------------------------------------------------------------------
+
+    def held_tuples(self, state: BsortState) -> int:
+        return state.index.live
+
+    def waits_for_time(self) -> bool:
+        return self._is_by_time
 
     def state_nbytes(self, state: BsortState) -> int:
         return state.nbytes

@@ -224,6 +224,14 @@ class Join(Box):
 
     # -- the state ---------------------------------------------------------------------------------------------------
 
+    def waits_for_time(self) -> bool:
+        return bool(self.parameters.asof) or any(self._outer)
+
+    def held_tuples(self, state: JoinState) -> int:
+        """Count the tuples that wait for a partner. In an as-of join the right ones are answers and wait for none."""
+        left, right = state.sides
+        return left.index.live + (0 if self.parameters.asof else right.index.live)
+
     def state_nbytes(self, state: JoinState) -> int:
         return state.nbytes
 

@@ -186,6 +186,12 @@ class Resample(Box):
 
     # -- the state ---------------------------------------------------------------------------------------------------
 
+    def waits_for_time(self) -> bool:
+        return True
+
+    def held_tuples(self, state: JoinState) -> int:
+        return state.sides[0].index.live  # the right tuples are answers and wait for none
+
     def state_nbytes(self, state: JoinState) -> int:
         return state.nbytes
 

@@ -278,6 +278,12 @@ class Top(Box):
 
     # -- the state ---------------------------------------------------------------------------------------------------
 
+    def waits_for_time(self) -> bool:
+        return self._size_ns is not None
+
+    def held_tuples(self, state: TopState) -> int:
+        return int(state.candidates.shape[1])
+
     def state_nbytes(self, state: TopState) -> int:
         return state.keys.nbytes + state.store.nbytes + state.candidates.nbytes + state.counts.nbytes
 

@@ -24,6 +24,7 @@ from engine.operators.windows.groups import Groups
 from engine.operators.windows.layout import WindowLayout
 from engine.operators.windows.level import blocks, level_count
 from engine.operators.windows.windows import MAX_TRAIN, LiveRows, Send, Windows, take_rows
+from storage.train import END_WATERMARK
 
 
 class CountWindows(Windows):
@@ -138,7 +139,13 @@ class CountWindows(Windows):
         self._seen[keys] = 0
 
     def advance(self, watermark_ns: int, send: Send) -> None:
+        """Note the watermark. At the end of time a box with a timeout emits its unfinished windows: it waits no longer.
+
+        Without a timeout an unfinished window has no result, because it was asked for over ``count`` tuples.
+        """
         self.closed_ns = max(self.closed_ns, watermark_ns)
+        if self._has_timeout and watermark_ns >= END_WATERMARK:
+            self._emit_partial(np.flatnonzero(self._seen > 0), send)
         self.forget()
 
     # -- real time -----------------------------------------------------------------------------------------------------

@@ -76,6 +76,11 @@ class Windows(ABC):
         """Take up new slots, given by the old for each table, and new numbers of keys unless None."""
 
     @property
+    def held_tuples(self) -> int:
+        """Return the number of tuples in open windows."""
+        return int(self.tables()[0].rows.sum())
+
+    @property
     def nbytes(self) -> int:
         return self.keys.nbytes + sum(groups.nbytes for groups in self.tables())
 
