@@ -63,7 +63,9 @@ def simulate(
     from the file, else from the kind of box; --measure runs the boxes on
     sample tuples, --from-stats asks a running daemon. Without --contract
     the simulator sheds no load; it only drops tuples that are too late for
-    every output, of streams that say overload: shed.
+    every output, of streams that say overload: shed. Near the knee small
+    errors of the costs move a median by a factor; the table at the end
+    says by how much.
 
     \b
       aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin
@@ -103,17 +105,21 @@ def _refuse_combinations(*, check: bool, contract: bool, plot: bool, as_json: bo
 
 
 def _compare_policies(experiment: Experiment, as_json: bool, png: Path | None) -> None:
+    from engine.simulate.uncertainty import median_ranges, near_knee
+
     runs = _run_with_bar(experiment)
+    around = near_knee(experiment)
+    ranges = [] if around is None else _with_bar(around, lambda progress: median_ranges(experiment, runs, progress))
     if as_json:
         import orjson
 
         from engine.simulate.report import as_json as to_json
 
-        typer.echo(orjson.dumps(to_json(experiment, runs), option=orjson.OPT_INDENT_2).decode())
+        typer.echo(orjson.dumps(to_json(experiment, runs, ranges), option=orjson.OPT_INDENT_2).decode())
     else:
         from engine.simulate.report import text
 
-        typer.echo(text(runs))
+        typer.echo(text(runs, ranges))
     if png is not None:  # last: the table is on the screen even if the plot fails
         from engine.simulate.report import draw_png
 

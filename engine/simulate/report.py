@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
+from itertools import groupby
 from math import floor, log10
 from pathlib import Path
 from statistics import median
@@ -15,12 +16,14 @@ from catalog.errors import AuroraError
 from catalog.readings import plain
 from engine.simulate.experiment import Experiment, ExperimentRun, knee
 from engine.simulate.sparkline import sparkline
+from engine.simulate.uncertainty import COST_ERROR, MedianRange
 
 if TYPE_CHECKING:
     from engine.simulate.check import Comparison
 
 WIDTH, HEIGHT = 64, 12
 OUTPUTS_SHOWN = 8
+RANGES_SHOWN = 4  # outputs of a run: those that may be off most
 MARKS = "ox+*#@%&$=abcdefghijklmn"
 
 
@@ -39,7 +42,9 @@ def by_policy(runs: Sequence[ExperimentRun]) -> dict[str, list[ExperimentRun]]:
     return found
 
 
-def as_json(experiment: Experiment, runs: Sequence[ExperimentRun]) -> dict[str, Any]:
+def as_json(
+    experiment: Experiment, runs: Sequence[ExperimentRun], ranges: Sequence[MedianRange] = ()
+) -> dict[str, Any]:
     """Return plain data; the same experiment gives the same bytes."""
     held = {name: knee(rows) for name, rows in by_policy(runs).items()}
     return {
@@ -51,15 +56,17 @@ def as_json(experiment: Experiment, runs: Sequence[ExperimentRun]) -> dict[str, 
         "traversal": experiment.settings.traversal,
         "knee": {name: {"held": last, "lost": first} for name, (last, first) in held.items()},
         "runs": [{**plain(run), "outputs": {name: plain(q) for name, q in run.outputs}} for run in runs],
+        "cost_error": COST_ERROR,
+        "p50_ranges": [plain(found) for found in ranges],
     }
 
 
 HEAD = (
-    "load", "tuples/s", "mean", "p50", "p99", "max", "utility", "slowdown", "worst", "l2", "missed", "queues", "most",
-    "overhead", "sched", "stor", "work",
+    "load", "tuples/s", "mean", "p50", "p99", "max", "utility", "slowdown", "worst", "l2", "missed", "expired",
+    "queues", "most", "overhead", "sched", "stor", "work",
 )  # fmt: skip
-"""Slowdown as mean, worst and l2 norm; queues as mean and most; overhead as a whole and by part of the engine (figure 9
-of P0)."""
+"""Slowdown as mean, worst and l2 norm; expired: tuples dropped on arcs because they were too late for every output;
+queues as mean and most; overhead as a whole and by part of the engine (figure 9 of P0)."""
 
 
 def row(run: ExperimentRun) -> tuple[str, ...]:
@@ -77,6 +84,7 @@ def row(run: ExperimentRun) -> tuple[str, ...]:
         f"{q.slowdown_max:.3g}",
         f"{q.slowdown_l2:.3g}",
         f"{q.sdmr:.1%}",
+        f"{run.expired:,}",
         format_size(round(run.memory.mean_bytes)),
         format_size(round(run.memory.peak_bytes)),
         f"{1 - run.overhead.boxes:.0%}",
@@ -162,7 +170,19 @@ def plot(title: str, curves: dict[str, list[tuple[float, float]]], *, log: bool)
     return lines
 
 
-def text(runs: Sequence[ExperimentRun], *, outputs: bool = True) -> str:
+def range_lines(ranges: Sequence[MedianRange]) -> list[str]:
+    """Say how far the medians near the knee may be off."""
+    if not ranges:
+        return []
+    rows: list[tuple[str, ...]] = []
+    for (policy, load), group in groupby(ranges, key=lambda r: (r.policy, r.load)):
+        most = sorted(group, key=lambda r: r.low_ns / max(r.high_ns, 1))[:RANGES_SHOWN]
+        rows += [(policy, f"{load:g}", r.output, *map(format_duration, (r.low_ns, r.p50_ns, r.high_ns))) for r in most]
+    head = ("policy", "load", "output", "lowest p50", "p50", "highest p50")
+    return ["", f"near the knee: p50 if all costs are off by up to {COST_ERROR:.0%}", *table(head, rows)]
+
+
+def text(runs: Sequence[ExperimentRun], ranges: Sequence[MedianRange] = (), *, outputs: bool = True) -> str:
     """Return the whole report as text: a table for each policy, the plots, the outputs, the knee."""
     lines: list[str] = []
     policies = by_policy(runs)
@@ -173,7 +193,7 @@ def text(runs: Sequence[ExperimentRun], *, outputs: bool = True) -> str:
         utility = {n: [(r.load, r.overall.utility) for r in rows] for n, rows in policies.items()}
         lines += plot("p50 latency over load", latency, log=True) + plot("utility over load", utility, log=False)
     if outputs:
-        lines += output_tables(runs)
+        lines += output_tables(runs) + range_lines(ranges)
     lines += ["", *(knee_line(name, rows) for name, rows in policies.items())]
     return "\n".join(lines)
 

@@ -24,6 +24,7 @@ from engine.simulate.quality import DeliveryRecorder
 from engine.simulate.report import as_json, parse_loads, text
 from engine.simulate.sketch import NetworkSketch
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain, join
+from engine.simulate.uncertainty import median_ranges
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
@@ -226,8 +227,8 @@ def test_deadlines_that_cannot_be_met_are_dropped_under_overload() -> None:
 
 def small_experiment(**changes: object) -> Experiment:
     network, statistics = chains(4, 2, 1e6, QoS(QoSGraph(((0.0, 1.0), (1e8, 1.0), (1e9, 0.0))), deadline_ns=10**8))
-    defaults: dict[str, object] = {"duration_ns": 5 * SECOND, "seed": 7}
-    return Experiment(network, statistics, ("qos", "round_robin"), (0.5, 0.9, 1.5), **{**defaults, **changes})  # type: ignore[arg-type]
+    defaults = {"duration_ns": 5 * SECOND, "seed": 7, "policies": ("qos", "round_robin"), "loads": (0.5, 0.9, 1.5)}
+    return Experiment(network, statistics, **{**defaults, **changes})  # type: ignore[arg-type]
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
@@ -246,7 +247,7 @@ def test_the_knee_lies_at_capacity_and_the_report_names_it() -> None:
     report = text(runs)
     assert "qos: the knee is between load 0.9 and 1.5" in report
     assert "output out0" in report and "p50 latency over load" in report
-    for column in ("mean", "p99", "max", "utility", "slowdown", "worst", "l2", "missed", "queues", "sched", "stor"):
+    for column in ("mean", "p99", "max", "utility", "slowdown", "worst", "l2", "missed", "expired", "queues", "sched"):
         assert column in report.splitlines()[1].split()
     assert "queue memory over time" in report
     data = as_json(experiment, runs)
@@ -254,6 +255,21 @@ def test_the_knee_lies_at_capacity_and_the_report_names_it() -> None:
     assert data["knee"]["qos"] == {"held": 0.9, "lost": 1.5}
     shares = data["runs"][0]["overhead"]
     assert sum(shares[k] for k in ("boxes", "scheduler", "storage", "worker")) == pytest.approx(1.0)
+
+
+def test_the_report_says_how_far_the_medians_near_the_knee_may_be_off() -> None:
+    """Errors of the costs are loads that are off: the ends of a range are the medians at those loads."""
+    experiment = small_experiment(policies=("qos",), loads=(0.5, 0.9, 3.0))
+    ranges = median_ranges(experiment, run_experiment(experiment))
+    assert [(r.load, r.output) for r in ranges] == [(0.9, f"out{i}") for i in range(4)], "0.5 and 3 are far from it"
+    [low, high] = run_experiment(small_experiment(policies=("qos",), loads=(0.81, 0.99)))
+    for i, found in enumerate(ranges):
+        assert found.low_ns <= found.p50_ns <= found.high_ns
+        assert {low.outputs[i][1].p50_ns, high.outputs[i][1].p50_ns} <= {found.low_ns, found.p50_ns, found.high_ns}
+    assert max(r.high_ns / r.low_ns for r in ranges) > 1.5
+    report = text(run_experiment(experiment), ranges)
+    assert "near the knee: p50 if all costs are off by up to 10%" in report
+    assert as_json(experiment, (), ranges[:1])["p50_ranges"][0]["output"] == "out0"
 
 
 def test_load_one_is_what_the_boxes_alone_can_do() -> None:
