@@ -40,14 +40,17 @@ def taken(stats: dict[str, Any], box: str) -> int:
 
 
 def at_rest(daemon: RunningDaemon) -> dict[str, Any]:
-    """What it says once nothing moves any more."""
-    found: list[dict[str, Any]] = [daemon.stats()]
+    """Return the stats once nothing waits on an arc and no plan holds tuples: a call may take a second."""
+    found: list[dict[str, Any]] = []
 
     def is_still() -> bool:
-        time.sleep(0.3)
-        found.append(daemon.stats())
-        moved = [[taken(s, b["name"]) for b in s["boxes"]] for s in found[-2:]]
-        return moved[0] == moved[1] and not sum(a["tuples"] + a["spilled_tuples"] for a in found[-1]["arcs"])
+        time.sleep(0.1)
+        stats = daemon.stats()
+        found.append(stats)
+        left = {b["name"]: sum(a["dequeued"] for a in stats["arcs"] if a["name"].endswith(f"->{b['name']}"))
+                for b in stats["boxes"]}  # fmt: skip
+        waiting = sum(a["tuples"] + a["spilled_tuples"] for a in stats["arcs"])
+        return not waiting and all(taken(stats, name) == tuples for name, tuples in left.items())
 
     wait_for(is_still, "the daemon is at rest", 60)
     return found[-1]
