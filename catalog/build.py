@@ -32,8 +32,10 @@ from catalog.config.checks import (
     worthless_graphs,
 )
 from catalog.config.document import Path
+from catalog.config.file_checks import check_files
 from catalog.config.order import find_cycles, topological
-from catalog.config.read import Config, Overrides, read_config
+from catalog.config.overrides import Overrides
+from catalog.config.read import Config, read_config
 from catalog.config.spark import check_spark_sink, check_spark_source
 from catalog.config.words import did_you_mean
 from catalog.errors import BindError, ExpressionError, NetworkError, Problem
@@ -95,7 +97,7 @@ class _Builder:
     def build(
         self, policies: Collection[str] | None, policy_fits: PolicyFits | None, warn: Warn | None, version: int
     ) -> Network:
-        for check in (check_required, check_names, check_listeners, check_stop):
+        for check in (check_required, check_names, check_listeners, check_stop, check_files):
             self.problems += check(self.config)
         self.problems += check_policy(self.config, policies)
         for name, stream in self.file.streams.items():

@@ -39,6 +39,8 @@ class Origin(NamedTuple):
 
 SOCKET = Origin("socket", runs_plans=True, is_counted=True)
 SPARK = Origin("spark", is_counted=True)
+FILE = Origin("file", is_counted=True)
+"""A file, a FIFO or standard input. Its reader waits for room before it admits."""
 CODE = Origin("code", waits_for_room=True)
 """Code in this process: a test, a benchmark, an embedding program."""
 TIME = Origin("time")

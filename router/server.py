@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import get_ident
 
-from catalog.config.models import LimitsSection, TcpSink, TcpSource
+from catalog.config.models import FileSource, LimitsSection, StdinSource, TcpSink, TcpSource
 from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
 from router.boundary import Origin, OutputGate, OutputHistory, StreamEntrance
@@ -69,7 +69,8 @@ class Limits:
 
 @dataclass
 class SourcePort:
-    """What the connections of one stream share: the codec's settings, and their counts. Owner: the I/O thread."""
+    """What the connections of one stream share: the codec's settings, and their counts. Owner: the I/O thread; of a
+    stream whose source is a file, the thread that reads it."""
 
     stream: Stream
     intake: Intake
@@ -377,12 +378,9 @@ def _make_outlet(output: Output, wake: Wake, gate: OutputGate, history: OutputHi
 
 
 def _make_port(stream: Stream, limits: Limits) -> SourcePort:
-    source = stream.source
-    tcp = source if isinstance(source, TcpSource) else None
-    intake = Intake(
-        stream.schema,
-        unit=tcp.timestamps if tcp else "ns",
-        line_bytes=limits.line_bytes,
-        batch_bytes=limits.batch_bytes,
-    )
-    return SourcePort(stream, intake, CODECS[tcp.format if tcp else "ndjson"].decoder)
+    source, codec, unit = stream.source, "ndjson", "ns"
+    if isinstance(source, TcpSource | FileSource | StdinSource):
+        codec = source.format if isinstance(source, TcpSource) else source.codec
+        unit = source.timestamps
+    intake = Intake(stream.schema, unit=unit, line_bytes=limits.line_bytes, batch_bytes=limits.batch_bytes)
+    return SourcePort(stream, intake, CODECS[codec].decoder)

@@ -30,11 +30,12 @@ NAME_BYTES = 256
 
 
 class BatchNumber(NamedTuple):
-    """The number of a batch."""
+    """The number of a batch. The log keeps the first three fields."""
 
     source: str
     epoch: int
     sequence: int
+    can_wait: bool = False  # on a full disk the batch waits, as plain trains do: its reader would not send it again
 
 
 class AdmissionVerdict(Enum):
@@ -114,6 +115,11 @@ class Admission:
     def committed(self, source: str, epoch: int) -> int:
         known = self._sources.get(source)
         return known.committed if known is not None and known.epoch == epoch else 0
+
+    def newest(self, source: str) -> tuple[int, int]:
+        """Return the newest epoch of a source and its last committed sequence; (0, 0) for an unknown one."""
+        known = self._sources.get(source)
+        return (0, 0) if known is None else (known.epoch, known.committed)
 
     def __len__(self) -> int:
         return len(self._sources)

@@ -63,6 +63,11 @@ class SourceNumbers:
         with self.lock:
             return self.by_stream[stream].committed(source, epoch)
 
+    def newest(self, stream: int, source: str) -> tuple[int, int]:
+        """Return the newest epoch of a source and its last safe sequence; (0, 0) for an unknown one."""
+        with self.lock:
+            return self.by_stream[stream].newest(source)
+
     def snapshot(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the tables as plain data, by the streams' names."""
         with self.lock:

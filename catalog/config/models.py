@@ -20,11 +20,12 @@ from pydantic import (
     Field,
     InstanceOf,
     Tag,
-    ValidationInfo,
     model_validator,
 )
 
+from catalog.config.files import FileSink, FileSource, StdinSource, StdoutSink
 from catalog.config.qos import QoSModel
+from catalog.config.section import Format, Section
 from catalog.config.units import (
     Address,
     Cost,
@@ -41,7 +42,6 @@ from catalog.config.words import (
     check_field_name,
     check_field_type,
     check_name,
-    did_you_mean,
     nearest,
 )
 from catalog.schema import Field as SchemaField
@@ -54,23 +54,8 @@ def _no_boolean(value: object) -> object:
     return value
 
 
-def _check_format(value: str, info: ValidationInfo) -> str:
-    """Check the name of a codec. The catalog knows no codec: the engine hands their names in."""
-    formats = (info.context or {}).get("formats")
-    if formats is not None and value not in formats:
-        raise RefusedValueError(f"'{value}' is not one of {', '.join(formats)}", did_you_mean(value, formats))
-    return value
-
-
-Format = Annotated[str, AfterValidator(_check_format)]
 Name = Annotated[str, AfterValidator(check_name)]
 WholeNumber = Annotated[int, BeforeValidator(_no_boolean)]
-
-
-class Section(BaseModel):
-    """The base of all sections: an unknown key is an error, and nothing changes after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class EngineSection(Section):
@@ -181,7 +166,7 @@ Option = str | int | float | bool | None
 
 class SparkSection(Section):
     master: str = Field(default="local[*]", min_length=1)
-    config: dict[str, Option] = {}
+    config: dict[str, Option] = Field(default_factory=dict)
     listen: Annotated[Listen | None, BeforeValidator(_off)] = Address("127.0.0.1", 0)
     token: str | None = Field(default=None, min_length=1)
     staging: str | None = Field(default=None, min_length=1)
@@ -205,10 +190,10 @@ def _check_pace(value: str) -> str:
 class SparkSource(Section):
     spark: str = Field(min_length=1)
     path: str | list[str] | None = None
-    options: dict[str, Option] = {}
+    options: dict[str, Option] = Field(default_factory=dict)
     sql: str | None = None
     pace: Annotated[str, AfterValidator(_check_pace)] = "as_fast"
-    order_by: list[str] = []
+    order_by: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _has_what_to_read(self) -> SparkSource:
@@ -229,8 +214,8 @@ class SparkSink(Section):
     spark: str = Field(min_length=1)
     path: str | None = None
     every_ns: PositiveDuration = Field(default=10 * 10**9, alias="every")
-    partition_by: list[str] = []
-    options: dict[str, Option] = {}
+    partition_by: list[str] = Field(default_factory=list)
+    options: dict[str, Option] = Field(default_factory=dict)
     files: WholeNumber = Field(default=1, ge=1, le=1000)
     buffer_bytes: PositiveSize = Field(default=1024**3, alias="buffer")
 
@@ -241,30 +226,45 @@ class SparkSink(Section):
         return self
 
 
+_KINDS: dict[str, type[BaseModel] | tuple[type[BaseModel], ...]] = {
+    "tcp": (TcpSource, TcpSink),
+    "file": (FileSource, FileSink),
+    "stdin": StdinSource,
+    "stdout": StdoutSink,
+    "spark": (SparkSource, SparkSink),
+}
+"""The word that names a kind of source or sink, and its models."""
+
+
 def _by_first_word(value: Any) -> str | None:
     """Return the tag of the union arm. It has brackets, because it appears in the paths of errors beside real keys."""
-    if isinstance(value, TcpSource | TcpSink) or (isinstance(value, dict) and "tcp" in value):
-        return "<tcp>"
-    if isinstance(value, SparkSource | SparkSink) or (isinstance(value, dict) and "spark" in value):
-        return "<spark>"
+    for word, models in _KINDS.items():
+        if isinstance(value, models) or (isinstance(value, dict) and word in value):
+            return f"<{word}>"
     return None
 
 
+_SOURCES = (
+    "a source is {tcp: 127.0.0.1:9401, format: ndjson}, {file: trades.ndjson}, {stdin: ndjson} "
+    "or {spark: parquet, path: ...}"
+)
+_SINKS = (
+    "a sink is {tcp: 127.0.0.1:9402, format: ndjson}, {file: alerts.ndjson}, {stdout: table} "
+    "or {spark: parquet, path: ...}"
+)
 Source = Annotated[
-    Annotated[TcpSource, Tag("<tcp>")] | Annotated[SparkSource, Tag("<spark>")],
-    Discriminator(
-        _by_first_word,
-        custom_error_type="source",
-        custom_error_message="a source is {tcp: 127.0.0.1:9401, format: ndjson} or {spark: parquet, path: ...}",
-    ),
+    Annotated[TcpSource, Tag("<tcp>")]
+    | Annotated[FileSource, Tag("<file>")]
+    | Annotated[StdinSource, Tag("<stdin>")]
+    | Annotated[SparkSource, Tag("<spark>")],
+    Discriminator(_by_first_word, custom_error_type="source", custom_error_message=_SOURCES),
 ]
 Sink = Annotated[
-    Annotated[TcpSink, Tag("<tcp>")] | Annotated[SparkSink, Tag("<spark>")],
-    Discriminator(
-        _by_first_word,
-        custom_error_type="sink",
-        custom_error_message="a sink is {tcp: 127.0.0.1:9402, format: ndjson} or {spark: parquet, path: ...}",
-    ),
+    Annotated[TcpSink, Tag("<tcp>")]
+    | Annotated[FileSink, Tag("<file>")]
+    | Annotated[StdoutSink, Tag("<stdout>")]
+    | Annotated[SparkSink, Tag("<spark>")],
+    Discriminator(_by_first_word, custom_error_type="sink", custom_error_message=_SINKS),
 ]
 
 FieldName = Annotated[str, AfterValidator(check_field_name)]
@@ -308,15 +308,17 @@ class NetworkFile(Section):
     limits: LimitsSection = LimitsSection()
     log: LogSection = LogSection()
     spark: SparkSection = SparkSection()
-    streams: dict[Name, StreamModel] = {}
-    boxes: dict[Name, BoxEntry] = {}
-    outputs: dict[Name, OutputModel] = {}
+    streams: dict[Name, StreamModel] = Field(default_factory=dict)
+    boxes: dict[Name, BoxEntry] = Field(default_factory=dict)
+    outputs: dict[Name, OutputModel] = Field(default_factory=dict)
 
 
 __all__ = [
     "BatchSection",
     "BoxEntry",
     "EngineSection",
+    "FileSink",
+    "FileSource",
     "HttpSection",
     "LimitsSection",
     "LogSection",
@@ -327,6 +329,8 @@ __all__ = [
     "SparkSection",
     "SparkSink",
     "SparkSource",
+    "StdinSource",
+    "StdoutSink",
     "StreamModel",
     "TcpSink",
     "TcpSource",

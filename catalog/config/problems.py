@@ -90,7 +90,9 @@ def _message(item: Any, model: type[BaseModel], extra_keys: tuple[str, ...]) -> 
         choices = re.findall(r"'([^']*)'", str(ctx.get("expected", "")))
         return f"{_shown(value)} is not one of {', '.join(choices)}", nearest([str(value)], choices)
     if kind in ("source", "sink"):
-        return str(item["msg"]), nearest(map(str, value), ("tcp", "spark")) if isinstance(value, dict) else ""
+        return str(item["msg"]), nearest(
+            map(str, value), ("tcp", "file", "stdin" if kind == "source" else "stdout", "spark")
+        ) if isinstance(value, dict) else ""
     if kind in _BOUNDS:
         name, word = _BOUNDS[kind]
         return f"should be {word} {ctx.get(name)}, not {_shown(value)}", ""

@@ -17,12 +17,11 @@ from pydantic import BaseModel, ValidationError
 
 from catalog.config.document import MAX_BYTES, Document, Path, read_document
 from catalog.config.models import NetworkFile
+from catalog.config.overrides import NAMED, Overrides, apply_overrides
 from catalog.config.ports import move_ports
 from catalog.config.problems import to_problems
 from catalog.config.words import nearest
 from catalog.errors import NetworkError, Problem
-
-NAMED = ("streams", "boxes", "outputs")
 
 
 @dataclass
@@ -56,14 +55,6 @@ def read_text(source: FilePath | str) -> tuple[str, str]:
         raise NetworkError([problem], name) from None
 
 
-@dataclass(frozen=True)
-class Overrides:
-    """Options of the command line that override the file."""
-
-    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # keys by section
-    port_base: int | None = None  # the lowest port of the network; the others keep their distance from it
-
-
 def read_config(
     source: FilePath | str,
     env: Mapping[str, str],
@@ -81,11 +72,10 @@ def read_config(
         what = "the file is empty" if data is None else "the file must be a mapping with streams, boxes and outputs"
         hint = "a network needs at least streams and outputs: see configs/default.yaml"
         raise NetworkError([*document.problems, document.problem((), what, hint)], name, text)
-    for section, keys in (overrides.sections if overrides is not None else {}).items():
-        below = data.get(section)
-        data[section] = {**below, **keys} if isinstance(below, dict) else dict(keys)
-    if overrides is not None and overrides.port_base is not None:
-        move_ports(data, overrides.port_base, name)
+    if overrides is not None:
+        apply_overrides(data, overrides)
+        if overrides.port_base is not None:
+            move_ports(data, overrides.port_base, name)
     return _validate(document, data, formats)
 
 

@@ -52,7 +52,7 @@ def demo(
     Exit codes: 0 the daemon drained and ended, 1 the daemon or the feed
     failed, 69 a port is taken, 78 a bad network file.
     """
-    from catalog.config.read import Overrides
+    from catalog.config.overrides import Overrides
     from engine.cli.remote import Remote
     from engine.lab.demo.scene import SceneError, play, reachable
     from engine.lab.processes import shipped

@@ -29,10 +29,22 @@ def run(
         int | None, typer.Option(min=1, max=65535, envvar="AURORAD_PORT_BASE", help="Move the lowest port here.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Exit when every Spark source has been read to its end.")
+        bool, typer.Option("--once", help="Exit when every file and Spark source has been read to its end.")
     ] = False,
+    stdin: Annotated[
+        str | None, typer.Option(metavar="STREAM[:FORMAT]", help="Read this stream from standard input; then exit.")
+    ] = None,
+    stdout: Annotated[
+        str | None, typer.Option(metavar="OUTPUT[:FORMAT]", help="Write this output to standard output.")
+    ] = None,
 ) -> None:
     """Run a network until SIGTERM or Ctrl-C: then stop reading, drain, flush and exit 0.
+
+    When all sources are files or standard input, the run ends after them,
+    with all windows closed. --stdin and --stdout put a stream and an output
+    of any network file into a pipe, in place of their own source and sink;
+    a format is ndjson, csv or arrow, and for --stdout table too. HTTP is off
+    then and only warnings are logged, unless the file or a flag says more.
 
     A second SIGTERM exits at once. SIGHUP reads the file again; a file with
     errors changes nothing. A flag overrides the environment, which
@@ -43,11 +55,13 @@ def run(
       aurorad run network.yaml --workers 4 --memory 2GiB --http 127.0.0.1:9500
       AURORAD_LOG_FORMAT=json aurorad run network.yaml
       aurorad run configs/batch.yaml --once
+      cat day.ndjson | aurorad run network.yaml --stdin trades --stdout alerts
 
-    Exit codes: 0 ended, 1 failed (a port in use, a broken data_dir, a bulk
-    job that failed), 70 the engine failed, 78 a bad network file.
+    Exit codes: 0 ended, 1 failed (a port in use, a broken data_dir, a file
+    that cannot be read or written, a bulk job that failed), 2 wrong usage,
+    70 the engine failed, 78 a bad network file.
     """
-    from catalog.config.read import Overrides
+    from catalog.config.overrides import Overrides, UnknownNameError
     from engine.daemon.service import serve
 
     overrides: dict[str, dict[str, Any]] = {
@@ -56,8 +70,38 @@ def run(
         "http": {"listen": http},
         "log": {"format": log_format, "level": log_level},
     }
-    code = serve(file, Overrides(_given(overrides), port_base), once=once)
+    given = _given(overrides)
+    if stdin is not None or stdout is not None:
+        given = _fallbacks({**given, **_pipes(stdin, stdout)})
+    try:
+        code = serve(file, Overrides(given, port_base), once=once or stdin is not None)
+    except UnknownNameError as error:
+        raise typer.BadParameter(str(error), param_hint="--stdin/--stdout") from None
     raise typer.Exit(code)
+
+
+def _pipes(stdin: str | None, stdout: str | None) -> dict[str, dict[str, Any]]:
+    """Put standard input and output in place of the source and the sink that the file names."""
+    sections: dict[str, dict[str, Any]] = {}
+    if stdin is not None:
+        name, _, format = stdin.partition(":")
+        sections["streams"] = {name: {"source": {"stdin": format or None}, "overload": "block"}}
+    if stdout is not None:
+        name, _, format = stdout.partition(":")
+        sections["outputs"] = {name: {"sink": {"stdout": format or None}}}
+    return sections
+
+
+def _fallbacks(sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Make a filter of the daemon: two of them in one pipe must not fight for a port, and logs are for trouble."""
+    from catalog.config.overrides import Fallback
+
+    quiet = {
+        "http": {"listen": Fallback("off")},
+        "spark": {"listen": Fallback("off")},
+        "log": {"level": Fallback("warning")},
+    }
+    return {**sections, **{name: {**keys, **sections.get(name, {})} for name, keys in quiet.items()}}
 
 
 def _given(sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The daemon: the engine with sockets, Spark, HTTP, a log and the monitor around it.
 
-    sockets, Spark -> server, pipeline -> Ingress -> (log) -> engine -> Delivery -> outlets -> sockets, Spark
+    sockets, files, Spark -> server, pipelines -> Ingress -> (log) -> engine -> Delivery -> outlets -> sockets, ...
 
 Threads: I/O, the scheduler, the workers, the monitor; with a data_dir the committer and the checkpointer. The owner of
 the process calls ``start`` and ``stop``, from any thread but these.
@@ -25,6 +25,7 @@ from engine.daemon.loss_log import LossLog
 from engine.daemon.monitoring import Monitoring, make_overload
 from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spills
 from engine.daemon.readings import DaemonReadings
+from engine.daemon.run_end import EndOfRun
 from engine.daemon.ticker import Ticker
 from engine.daemon.web import Web
 from engine.run.core import Engine
@@ -33,10 +34,11 @@ from qos_monitor.histogram import LatencyRecorder
 from router.codecs.base import Reject
 from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
+from router.files.pipeline import FilePipeline, RunEnd
 from router.http import HttpServer
 from router.server import Limits, Server, make_outlets
 from router.spark.daemon.host import SparkHost
-from router.spark.daemon.pipeline import BatchEnd, SparkPipeline
+from router.spark.daemon.pipeline import SparkPipeline
 from router.subscribers import Outlet, Wake
 from storage.train import Train
 
@@ -50,8 +52,9 @@ DRAIN_SECONDS = 20.0
 
 
 class Daemon:
-    """``on_failure`` is called when the engine has failed and the process should end; ``on_progress`` during a replay.
-    With ``batch_end`` the run is a batch and ends with its sources (see ``SparkPipeline``)."""
+    """``on_failure`` is called when the engine has failed and the process should end; ``on_progress`` during a replay;
+    ``on_end`` when a run that ends by itself is over. With ``once`` a run ends by itself whatever its sources are, and
+    otherwise if all of them are finite (``run_end.py``)."""
 
     def __init__(
         self,
@@ -61,7 +64,8 @@ class Daemon:
         spark: SparkHost | None = None,
         on_failure: Callable[[], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
-        batch_end: BatchEnd | None = None,
+        on_end: RunEnd | None = None,
+        once: bool = False,
     ) -> None:
         self.network = network
         self.version = version
@@ -87,7 +91,9 @@ class Daemon:
         self.server = Server(
             network, wake, self.ingress, outlets, limits=limits, now_ns=self.now_ns, dead_letters=self.dead_letters
         )
-        self.spark = self._make_spark(outlets, spark, batch_end)
+        self.ends = EndOfRun(network, on_end, once=once)
+        self.spark = self._make_spark(outlets, spark)
+        self.files = self._make_files(outlets)
         if self.keeper is not None:
             counters = DaemonCounters(self.engine, self.server)
             self.keeper.attach(self.engine, self.event_time, self.server, counters)
@@ -124,9 +130,26 @@ class Daemon:
             return self._temporary_spill.files
         return self.keeper.spill if self.keeper is not None and spills(self.network) else None
 
-    def _make_spark(
-        self, outlets: Sequence[Outlet], host: SparkHost | None, batch_end: BatchEnd | None
-    ) -> SparkPipeline:
+    def _make_files(self, outlets: Sequence[Outlet]) -> FilePipeline:
+        files = FilePipeline(
+            self.network,
+            self.server.ports,
+            self.ingress,
+            self._block_output,
+            self._keep_dead_letters,
+            self.now_ns,
+            run_end=self.ends.files_are_read if self.ends.is_finite else None,
+            on_broken=self.ends.end,
+            closes=self.ends.is_finite and self.network.config.engine.at_stop == "close",
+            histories=self._histories,
+            data_dir=self.network.config.engine.data_dir,
+        )
+        for number, writer in files.writers.items():
+            if writer.queue is not None:
+                outlets[number].subscribe(writer.queue.deliver, "file")
+        return files
+
+    def _make_spark(self, outlets: Sequence[Outlet], host: SparkHost | None) -> SparkPipeline:
         spark = SparkPipeline(
             self.network,
             self.ingress,
@@ -136,7 +159,7 @@ class Daemon:
             histories=self._histories,
             data_dir=self.network.config.engine.data_dir,
             host=host,
-            batch_end=batch_end,
+            batch_end=self.ends.spark_is_read if self.ends.is_finite else None,
         )
         for number, sink in spark.sinks.items():
             if sink.queue is not None:
@@ -150,6 +173,7 @@ class Daemon:
             self.engine,
             self.server,
             self.spark,
+            self.files,
             self.keeper,
             self.recorders,
             self.overload.reading,
@@ -178,6 +202,7 @@ class Daemon:
                 self.engine.expire(True)
             self._monitoring.begin()
             self.spark.open()
+            self.files.open()
             self._io.run(self.server.start())
             self._io.run(self._web.open())
         except BaseException:
@@ -190,6 +215,7 @@ class Daemon:
             self._autopilot.start()
         self._is_ready = True
         self.spark.start()
+        self.files.start()
         self._web.warm_up()
 
     def _report_progress(self, progress: Progress) -> None:
@@ -203,19 +229,24 @@ class Daemon:
         serves = drain_s > 0 and not self.failed
         stop = self.network.config.engine.at_stop if serves else "keep"
         draining = self.draining = Draining(
-            self._io, self.server, self.keeper, self.engine, self.event_time, self.spark, stop, monotonic() + drain_s
-        )
+            self._io, self.server, self.keeper, self.engine, self.event_time, self.files, self.spark, stop,
+            monotonic() + drain_s,
+        )  # fmt: skip
         self._is_ready, self._is_draining = False, True
         if self._autopilot is not None:
             self._autopilot.stop()
         self._io.call(self.server.stop_reading)
         self.spark.stop_reading()
+        self.files.stop_reading()
         drained = draining.drain()
         if not drained and drain_s:
             log.warning(
-                "draining was not finished after %.0f s: %s", drain_s, describe_backlog(self.engine, self.server)
+                "draining was not finished after %.0f s: %s",
+                drain_s,
+                describe_backlog(self.engine, self.server, self.files),
             )
         self.spark.close()
+        self.files.close()
         self.monitor.stop()  # from here on nothing wakes a box
         if self.keeper is not None:
             if drained and self.engine.drain(1.0):
@@ -264,5 +295,5 @@ class Daemon:
         self.engine.block_output(output, blocked)
 
     def _keep_dead_letters(self, stream: str, sender: str, rejects: Sequence[Reject]) -> None:
-        """Keep refused rows that came by Spark."""
+        """Keep refused rows of Spark and of files."""
         self.dead_letters.add(self.now_ns(), stream, sender, rejects)

@@ -1,8 +1,8 @@
 """Draining: everything that was read goes out before the process ends.
 
-The order is that of a tuple's way: bytes that are being decoded, the log, the engine, the readers' sockets, Spark's
-sinks. Each step waits until its part is empty. Nothing new comes behind it, because the daemon has stopped reading. All
-steps share one deadline.
+The order is that of a tuple's way: bytes that are being decoded, the log, the engine, the readers' sockets, files,
+Spark's sinks. Each step waits until its part is empty. Nothing new comes behind it, because the daemon has stopped
+reading. All steps share one deadline.
 
 Some tuples wait in boxes, not in queues: in open windows, joins and sorts. ``engine.stop`` in the network file says
 what happens to them. With ``close`` the event time of every stream ends when the engine is at rest, and the results go
@@ -20,6 +20,7 @@ from engine.daemon.io_loop import IoLoop
 from engine.run.core import Engine
 from engine.run.open_state import HeldTuples, drop_held, held_tuples
 from router.event_time import EventTime
+from router.files.pipeline import FilePipeline
 from router.server import Server
 from router.spark.daemon.pipeline import SparkPipeline
 
@@ -47,6 +48,7 @@ class Draining:
         keeper: Keeper | None,
         engine: Engine,
         event_time: EventTime,
+        files: FilePipeline,
         spark: SparkPipeline,
         stop: str,
         deadline: float,
@@ -56,6 +58,7 @@ class Draining:
         self._keeper = keeper
         self._engine = engine
         self._event_time = event_time
+        self._files = files
         self._spark = spark
         self._stop = stop
         self._deadline = deadline  # on the monotonic clock
@@ -76,7 +79,7 @@ class Draining:
                 return False
         if not self._io.run(self._server.flush(self._left_s)):
             return False
-        return self._spark.flush(self._left_s)
+        return self._files.flush(self._left_s) and self._spark.flush(self._left_s)
 
     def leave_no_tuple_in_boxes(self) -> None:
         """Drop and count what is still inside boxes, unless it is kept. The engine is at rest, or has stopped."""
@@ -90,11 +93,15 @@ class Draining:
 
     def _settle(self) -> bool:
         """Wait until all that was read has been through the engine."""
-        while self._server.is_decoding or (self._keeper is not None and not self._keeper.is_settled):
+        while self._reads or (self._keeper is not None and not self._keeper.is_settled):
             if monotonic() > self._deadline:
                 return False
             sleep(POLL_SECONDS)
         return self._engine.drain(self._deadline - monotonic())
+
+    @property
+    def _reads(self) -> bool:
+        return self._files.is_reading or self._server.is_decoding
 
     @property
     def _left_s(self) -> float:
@@ -111,8 +118,8 @@ def _log_held(held: list[HeldTuples], stop: str) -> None:
         log.log(level, "%d more boxes hold %d tuples: %s", len(held) - NAMED_BOXES, rest, _FATES[stop])
 
 
-def describe_backlog(engine: Engine, server: Server) -> str:
+def describe_backlog(engine: Engine, server: Server, files: FilePipeline) -> str:
     """Say how many tuples are not out yet, and where they wait."""
     waiting = sum(queue.tuples for queue in engine.storage.queues)
-    pending = sum(s.pending for outlet in server.outlets for s in outlet.readings())
+    pending = sum(s.pending for outlet in server.outlets for s in outlet.readings()) + files.pending
     return f"{waiting} tuples wait in queues, {pending} for slow readers"

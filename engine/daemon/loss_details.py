@@ -30,7 +30,10 @@ class LossDetails:
         reject = letter.reject
         line = f" line {reject.line}" if reject.line else ""
         peer = f" from {letter.peer}" if letter.peer else ""
-        return f"; the last one,{line}{peer}: {_printable(reject.message)}; /api/v1/dead_letters shows them"
+        return f"; the last one,{line}{peer}: {_printable(reject.message)}{self._where()}"
+
+    def _where(self) -> str:
+        return "; /api/v1/dead_letters shows them" if self._network.config.http.listen is not None else ""
 
     def late(self, box: str) -> str:
         """Name the streams whose ``slack`` decides what is late, or the port where the late tuples leave."""
@@ -46,7 +49,7 @@ class LossDetails:
         runtime = self._engine.runtimes[self._network.box(box).number]
         rows = runtime.box.dead_rows(runtime.state)
         if rows:
-            return f"; the last one: {_printable(rows[-1].why)}; /api/v1/dead_letters shows them"
+            return f"; the last one: {_printable(rows[-1].why)}{self._where()}"
         return f"; {runtime.box.dead_because}" if runtime.box.dead_because else ""
 
     def slow_readers(self, output: str, readings: Readings) -> str:

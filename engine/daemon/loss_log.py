@@ -65,7 +65,7 @@ KINDS = (
         lambda details, place, r: details.slow_readers(place, r),
     ),
     LossKind(
-        "sink", "the Spark sink of output {place} dropped {amount}",
+        "sink", "the sink of output {place} dropped {amount}",
         lambda r: ((s.output, {"": s.dropped}) for s in r.sinks if s.dropped),
         lambda details, place, r: details.sink(place, r),
     ),

@@ -12,6 +12,7 @@ from catalog.network import Network
 from catalog.readings import EngineReading, OutputReading, OverloadReading, Readings, StreamReading
 from engine.run.core import Engine
 from qos_monitor.histogram import LatencyRecorder
+from router.files.pipeline import FilePipeline
 from router.server import Server
 from router.spark.daemon.pipeline import SparkPipeline
 
@@ -27,6 +28,7 @@ class DaemonReadings:
         engine: Engine,
         server: Server,
         spark: SparkPipeline,
+        files: FilePipeline,
         keeper: Keeper | None,
         recorders: Sequence[LatencyRecorder],
         overload: Callable[[], OverloadReading],
@@ -38,6 +40,7 @@ class DaemonReadings:
         self._engine = engine
         self._server = server
         self._spark = spark
+        self._files = files
         self._keeper = keeper
         self._recorders = recorders
         self._overload = overload
@@ -58,7 +61,7 @@ class DaemonReadings:
             engine=self._whole(now_ns),
             spark=self._spark.spark_reading(),
             bulk=self._spark.bulk_readings(),
-            sinks=self._spark.sink_readings(),
+            sinks=[*self._spark.sink_readings(), *self._files.sink_readings()],
             overload=self._overload(),
         )
 

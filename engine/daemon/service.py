@@ -18,7 +18,7 @@ from select import select
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from catalog.config.read import Overrides
+from catalog.config.overrides import Overrides
 from catalog.errors import NetworkError
 from catalog.network import Network
 from engine.daemon.daemon import Daemon
@@ -38,7 +38,7 @@ log = logging.getLogger("aurorad")
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 FAILED = 0  # no signal's number: the engine has failed
-DONE = 255  # no signal's number either: with --once, the sources have nothing left to read
+DONE = 255  # no signal's number either: a finite run has nothing left to read, or nobody to write to
 ONCE_DRAIN_SECONDS = 24 * 3600.0  # a batch is to be finished, however long that takes
 EX_SOFTWARE = 70  # sysexits.h: an internal error; systemd restarts the daemon
 
@@ -77,8 +77,8 @@ class Signals:
 def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     """Run the daemon until a signal ends it, and return the exit code. Raises NetworkError and ListenError.
 
-    With ``once`` it also ends when every Spark source is at its end and all results are out; the code is then 1 if a
-    source failed or draining did not finish.
+    A finite run (``run_end.py``) also ends when its sources are at their end and all results are out; the code is then
+    1 if a source or a sink failed or draining did not finish. With ``once`` every run is finite.
     """
     network = read_network(file, overrides=overrides)
     set_up_logs(network.config.log.format, network.config.log.level)
@@ -91,7 +91,8 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
         version=own_version(),
         on_failure=partial(signals.send, FAILED),
         on_progress=_progress_until_stopped(signals) if network.config.engine.data_dir is not None else None,
-        batch_end=partial(signals.send, DONE) if once else None,
+        on_end=partial(signals.send, DONE),
+        once=once,
     )
     try:
         daemon.start()
@@ -111,7 +112,8 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
         signal.signal(again, _exit_now)
     drained = daemon.stop(ONCE_DRAIN_SECONDS) if number == DONE else daemon.stop()
     _log_stop(daemon, drained)
-    return 1 if number == DONE and (daemon.spark.failures or not drained) else 0
+    failed = daemon.spark.failures or daemon.files.failures or not drained
+    return 1 if number == DONE and failed else 0
 
 
 def _progress_until_stopped(signals: Signals) -> Callable[[Progress], None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from catalog.build import build_network
-from catalog.config.read import Overrides
+from catalog.config.overrides import Overrides
 from catalog.network import Kinds, Network
 from catalog.schema import Schema, Type
 from engine.operators.boxes import box_kinds

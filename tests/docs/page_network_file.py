@@ -26,12 +26,16 @@ SECTIONS = [  # heading, where its keys stand in default.yaml, its model, the ke
     ("spark", "spark", models.SparkSection, "spark"),
     ("streams.NAME", "streams.trades", models.StreamModel, "streams"),
     ("streams.NAME.source: TCP", "streams.trades.source", models.TcpSource, ""),
+    ("streams.NAME.source: a file", "streams.from_file.source", models.FileSource, "streams.from_file"),
+    ("streams.NAME.source: standard input", "streams.piped.source", models.StdinSource, "streams.piped"),
     ("streams.NAME.source: Spark", "streams.history.source", models.SparkSource, "streams.history"),
     ("boxes.NAME", "boxes.big", models.BoxEntry, "boxes"),
     ("outputs.NAME", "outputs.alerts", models.OutputModel, "outputs"),
     ("outputs.NAME.qos: graphs", "outputs.alerts.qos", models.QoSModel, "outputs.alerts.qos"),
     ("outputs.NAME.qos: presets", "outputs.listed_trades.qos", models.QoSModel, "outputs.listed_trades"),
     ("outputs.NAME.sink: TCP", "outputs.alerts.sink", models.TcpSink, ""),
+    ("outputs.NAME.sink: a file", "outputs.to_file.sink", models.FileSink, "outputs.to_file"),
+    ("outputs.NAME.sink: standard output", "outputs.shown.sink", models.StdoutSink, "outputs.shown"),
     ("outputs.NAME.sink: Spark", "outputs.archive.sink", models.SparkSink, "outputs.archive"),
 ]
 GRAPHS = ("latency", "loss", "value")

@@ -77,7 +77,7 @@ outputs:
 @contextmanager
 def loading(text: str, host: SparkHost, *, batch: bool = False) -> Iterator[tuple[Daemon, Reader]]:
     """A daemon that runs this network, with everything that comes out of ``out``."""
-    daemon = Daemon(read_network(text, {}), spark=host, batch_end=(lambda: None) if batch else None)
+    daemon = Daemon(read_network(text, {}), spark=host, once=batch)
     reader = Reader()
     daemon.subscribe("out", reader)
     daemon.start()

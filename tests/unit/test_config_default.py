@@ -29,10 +29,14 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("spark", models.SparkSection, {}),
     ("streams.trades", models.StreamModel, {"schema": {"a": "int"}}),
     ("streams.trades.source", models.TcpSource, {"tcp": 1}),
+    ("streams.from_file.source", models.FileSource, {"file": "x.ndjson"}),
+    ("streams.piped.source", models.StdinSource, {"stdin": "ndjson"}),
     ("streams.history.source", models.SparkSource, {"spark": "parquet", "path": "x"}),
     ("boxes.big", models.BoxEntry, {}),
     ("outputs.alerts", models.OutputModel, {"from": "x"}),
     ("outputs.alerts.sink", models.TcpSink, {"tcp": 1}),
+    ("outputs.to_file.sink", models.FileSink, {"file": "x.ndjson"}),
+    ("outputs.shown.sink", models.StdoutSink, {"stdout": "table"}),
     ("outputs.archive.sink", models.SparkSink, {"spark": "parquet", "path": "x"}),
 ]
 QOS_PLACES = ("outputs.alerts.qos", "outputs.listed_trades.qos")
@@ -73,9 +77,9 @@ def test_it_is_a_network_as_it_stands() -> None:
 
 def test_it_is_a_network_with_every_comment_switched_on() -> None:
     network = build_network(uncommented(TEXT), box_kinds(), {})
-    assert [s.name for s in network.streams] == ["trades", "history"]
+    assert [s.name for s in network.streams] == ["trades", "from_file", "piped", "history"]
     assert network.output("archive").sink.spark == "parquet"
-    assert {str(w.path[-1]) for w in network.warnings} == {"history"}
+    assert {str(w.path[-1]) for w in network.warnings} == {"from_file", "piped", "history"}
 
 
 def test_every_model_is_in_the_list_of_this_test() -> None:

@@ -129,7 +129,7 @@ def test_every_kind_of_loss_has_its_line(told: Any) -> None:
     lines = told()
     assert len(lines) == len(KINDS)
     assert lines[-6:] == [
-        "the Spark sink of output o dropped 8 tuples",
+        "the sink of output o dropped 8 tuples",
         "arc a->b dropped 4 tuples without a plan (4 overflow)",
         "arc a->b dropped 3 tuples (2 shed, 1 expired); `aurorad explain --drops` says why",
         "box b withheld 3 results, because its windows lack tuples that were dropped",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalog.config.checks import listeners
-from catalog.config.read import Overrides
+from catalog.config.overrides import Overrides
 from catalog.config.units import Address
 from catalog.errors import NetworkError
 from engine.run.network_file import read_network

@@ -8,8 +8,8 @@ Order: the trains of a stream enter in the order in which they were submitted, w
 enters whole or not at all.
 
 A full disk: nothing of the group was written. The committer refuses numbered batches until there is room (clause H).
-The sender of a plain connection cannot be told, so its trains wait, and reading stops. Outputs for named readers wait
-too. A log that has failed refuses everything until a restart.
+The sender of a plain connection cannot be told, so its trains wait, and reading stops. So do the trains of a file.
+Outputs for named readers wait too. A log that has failed refuses everything until a restart.
 
 ``Committer.step`` commits one group and knows no thread.
 """
@@ -232,7 +232,7 @@ class Committer:
             if not isinstance(item, Input) or item.batch is None:
                 good.append(item)
                 continue
-            source, epoch, sequence = item.batch
+            source, epoch, sequence, _ = item.batch
             key = (item.stream, source)
             last = expected.get(key) or (epoch, self.numbers.committed(item.stream, source, epoch))
             if sequence == (last[1] + 1 if epoch == last[0] else 1):
@@ -307,7 +307,7 @@ class Committer:
         numbered: list[Input] = []
         kept: list[Item] = []
         for item in group:
-            if isinstance(item, Input) and item.batch is not None:
+            if isinstance(item, Input) and item.batch is not None and not item.batch.can_wait:
                 numbered.append(item)
             else:
                 kept.append(item)

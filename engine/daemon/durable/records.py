@@ -51,7 +51,7 @@ def schema_mark(schema: Schema) -> str:
 
 
 def train_record(stream: str, train: Train, now_ns: int, batches: Sequence[BatchNumber]) -> list[Bytes]:
-    return pack({"s": stream, "f": schema_mark(train.schema), "n": now_ns, "e": [list(b) for b in batches]}, train)
+    return pack({"s": stream, "f": schema_mark(train.schema), "n": now_ns, "e": [b[:3] for b in batches]}, train)
 
 
 def output_record(output: str, first: int, train: Train) -> list[Bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from catalog.config.models import TcpSink, TcpSource
+from catalog.config.models import FileSink, FileSource, StdinSource, StdoutSink, TcpSink, TcpSource
 from catalog.config.units import Address, format_duration
 from catalog.network import BoxNode, Network, PortRef
 from catalog.qos import QoS
@@ -118,12 +118,16 @@ def describe_qos(qos: QoS) -> str:
 def _source(source: Any) -> str:
     if isinstance(source, TcpSource):
         return f"{source.format} {_short(source.tcp)}"
+    if isinstance(source, FileSource | StdinSource):
+        return source.file if isinstance(source, FileSource) else f"{source.stdin} stdin"
     return f"spark {source.spark}" if source is not None else "fed by code"
 
 
 def _sink(sink: Any) -> str:
     if isinstance(sink, TcpSink):
         return f"{sink.format} {_short(sink.tcp)}"
+    if isinstance(sink, FileSink | StdoutSink):
+        return sink.file if isinstance(sink, FileSink) else f"{sink.stdout} stdout"
     return f"spark {sink.spark}" if sink is not None else "read by code"
 
 

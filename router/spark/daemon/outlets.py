@@ -26,8 +26,8 @@ from catalog.network import Output
 from catalog.readings import SinkReading
 from router.boundary import OutputGate, OutputHistory
 from router.codecs.arrow import ArrowEncoder
+from router.feeds import Feed, HistoryFeed, QueueFeed
 from router.spark.daemon.committer import SinkCommitter
-from router.spark.daemon.feeds import Feed, HistoryFeed, QueueFeed
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.segments import SinkSegment, SinkSegments
 from router.spark.wire.pipe import FILE_SINKS, fields_of
@@ -45,6 +45,7 @@ BATCH_SECONDS = 0.2
 END_SECONDS = 5.0
 DISK_PAUSE_SECONDS = 1.0
 FLUSH_POLL_SECONDS = 0.02
+NAME = "spark sink"  # of this reader in the history
 
 
 class SinkOutlet:
@@ -69,7 +70,7 @@ class SinkOutlet:
         self._segment_bytes = min(SEGMENT_BYTES * host.heap_bytes // 1024**3, LARGEST_SEGMENT_BYTES)
         self._change = Condition()
         self.queue = None if history is not None else QueueFeed(self._change, self._block)
-        self._feed: Feed = HistoryFeed(history) if history is not None else self._queue_feed()
+        self._feed: Feed = HistoryFeed(history, NAME) if history is not None else self._queue_feed()
         self._blocks = 0  # how many reasons to wait there are: a full queue, a full disk
         self._stopping = False
         self._flushing = False

@@ -1,4 +1,4 @@
-"""Where a sink's tuples come from: a queue in memory that workers fill, or the output's history in the log.
+"""Where the tuples of a sink come from: a queue in memory that workers fill, or the output's history in the log.
 
 Without a data_dir a worker puts its train into ``QueueFeed``. The queue is bounded; when it is full the output waits.
 With a data_dir the log has every tuple, with its number, before any reader sees it, and ``HistoryFeed`` reads the log
@@ -18,7 +18,6 @@ from storage.train import Train
 
 QUEUE_BYTES = 16 * 1024**2
 READ_BYTES = 4 * 1024**2
-NAME = "spark sink"
 
 
 class Feed(Protocol):
@@ -51,9 +50,10 @@ class QueueFeed:
 
     dropped = 0
 
-    def __init__(self, changed: Condition, on_full: Callable[[bool], None]) -> None:
+    def __init__(self, changed: Condition, on_full: Callable[[bool], None], limit_bytes: int = QUEUE_BYTES) -> None:
         self._changed = changed
         self._on_full = on_full
+        self._limit_bytes = limit_bytes
         self._queue: deque[Train] = deque()
         self.nbytes = 0
         self.rows = 0
@@ -68,7 +68,7 @@ class QueueFeed:
             self._queue.append(train)
             self.nbytes += train.nbytes
             self.rows += train.count
-            if self.nbytes > QUEUE_BYTES and not self.is_full:
+            if self.nbytes > self._limit_bytes and not self.is_full:
                 self.is_full = newly_full = True
             self._changed.notify_all()
         if newly_full:
@@ -94,7 +94,7 @@ class QueueFeed:
                 self._queue.popleft()
                 self.nbytes -= train.nbytes
                 self.rows -= train.count
-            if self.is_full and self.nbytes <= QUEUE_BYTES // 2:
+            if self.is_full and self.nbytes <= self._limit_bytes // 2:
                 self.is_full, freed = False, True
         if freed:
             self._on_full(False)
@@ -106,8 +106,11 @@ class QueueFeed:
 class HistoryFeed:
     nbytes = 0
 
-    def __init__(self, history: OutputHistory) -> None:
+    """``name`` is the reader's name in the history: one for each kind of sink."""
+
+    def __init__(self, history: OutputHistory, name: str) -> None:
         self._history = history
+        self._name = name
         self._at = 0  # the number of the last tuple dropped from the feed
         self._peeked = 0  # the number of the last tuple that peek returned
         self.dropped = 0
@@ -122,12 +125,12 @@ class HistoryFeed:
 
     def begin(self, held: int) -> None:
         self._at = held
-        self._history.subscribe(NAME, held)
+        self._history.subscribe(self._name, held)
 
     def peek(self, rows: int) -> list[Train]:
         trains: list[Train] = []
         at = self._at
-        for piece in self._history.read(NAME, at, READ_BYTES):
+        for piece in self._history.read(self._name, at, READ_BYTES):
             if piece.first > at + 1:  # the log has dropped tuples that the sink has not taken
                 self.dropped += piece.first - at - 1
             trains.append(piece.train)
@@ -140,4 +143,4 @@ class HistoryFeed:
             self._at = self._peeked
 
     def release(self, held: int) -> None:
-        self._history.acknowledge(NAME, held)
+        self._history.acknowledge(self._name, held)
