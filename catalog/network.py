@@ -148,6 +148,18 @@ class Network:
         """Return the boxes that these arcs feed, each once, in order."""
         return list(dict.fromkeys(b for a in arcs if (b := self.arcs[a].box) is not None))
 
+    def arcs_behind(self, arcs: Sequence[int]) -> list[int]:
+        """Return these arcs and all arcs that their tuples can reach, each once."""
+        found: dict[int, None] = {}
+        ahead = list(arcs)
+        while ahead:
+            arc = ahead.pop()
+            if arc not in found:
+                found[arc] = None
+                box = self.arcs[arc].box
+                ahead += [] if box is None else [a for out in self.boxes[box].out_arcs for a in out]
+        return list(found)
+
     @cached_property
     def feeders(self) -> tuple[tuple[int, ...], ...]:
         """By box: the boxes that feed it, in the order of its input ports."""

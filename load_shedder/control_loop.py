@@ -117,4 +117,7 @@ class OverloadControl(Generic[Sample]):
         unread = {o for d in plan.drops for o in d.place.outputs if o < len(read) and not read[o]}
         if unread:
             names = ", ".join(self._outputs[o].name for o in sorted(unread)[:5])
-            log.warning("no reader is connected to %s: it is worth nothing meanwhile and is shed first", names)
+            log.warning(
+                "no reader is connected to %s, and other outputs have one: it is worth nothing now and is shed first",
+                names,
+            )

@@ -1,19 +1,24 @@
 """The answer of ``/api/v1/stats``, which ``top`` shows: a reading joined with rates, estimates and quantiles.
 
-Names end in their unit. ``queue_tuples`` of an output counts all tuples that wait anywhere before it.
+Names end in their unit. ``queue_tuples`` of an output counts all tuples that wait anywhere before it. ``shed`` counts
+the tuples dropped since the start on all arcs behind a stream, or before an output, by reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from catalog.catalog import Epoch
-from catalog.readings import OutputReading, Readings, plain
+from catalog.readings import ArcReading, OutputReading, Readings, plain
+from qos_monitor.means import BoxMeans
 from qos_monitor.sampler import Sample
+
+Shed = dict[str, int]
+"""Dropped tuples by reason."""
 
 
 def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residuals: Mapping[str, int]) -> dict[str, Any]:
@@ -23,14 +28,19 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
         "engine": plain(readings.engine),
         "scheduler": plain(readings.scheduler),
         "overload": plain(readings.overload),
-        "streams": [plain(s) for s in readings.streams],
+        "streams": [
+            {**plain(s), "shed": shed}
+            for s, shed in zip(readings.streams, _shed_of_streams(readings, epoch), strict=True)
+        ],
         "arcs": [plain(a) for a in readings.arcs],
         "boxes": _boxes(readings, sample, epoch, queues),
         "outputs": [
-            _output(o, sum(queues[b] for b in feeding), number)
-            for number, (o, feeding) in enumerate(zip(readings.outputs, _upstream(epoch), strict=True))
+            _output(o, sum(queues[b] for b in feeding), shed, number)
+            for number, (o, feeding, shed) in enumerate(
+                zip(readings.outputs, _upstream(epoch), _shed_before_outputs(readings, epoch), strict=True)
+            )
         ],
-        "workers": [plain(w) for w in readings.workers],
+        "workers": _workers(readings, sample),
         "spark": plain(readings.spark),
         "bulk": [plain(b) for b in readings.bulk],
         "sinks": [plain(s) for s in readings.sinks],
@@ -39,30 +49,28 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
 
 
 def _boxes(readings: Readings, sample: Sample | None, epoch: Epoch, queues: list[int]) -> list[dict[str, Any]]:
-    stats = epoch.stats
-    rates = sample.box_rates.tolist() if sample is not None else [0.0] * len(queues)
-    busy = sample.box_busy.tolist() if sample is not None else [0.0] * len(queues)
-    columns = zip(
-        readings.boxes, queues, rates, busy, stats.cost_per_tuple_ns.tolist(), stats.cost_per_call_ns.tolist(),
-        stats.selectivity.tolist(), stats.train_tuples.tolist(), stats.observed_calls.tolist(), strict=True,
-    )  # fmt: skip
+    stats, none = epoch.stats, np.zeros(len(queues))
+    means = sample.box_means if sample is not None and sample.box_means is not None else BoxMeans(*[none] * 4)
+    figures = {
+        "queue_tuples": queues,
+        "rate_per_s": sample.box_rates.tolist() if sample is not None else none.tolist(),
+        "busy_ratio": means.busy.tolist(),
+        "mean_tuple_ns": means.tuple_ns.tolist(),
+        "mean_call_ns": means.call_ns.tolist(),
+        "mean_call_tuples": means.call_tuples.tolist(),
+        "cost_per_tuple_ns": stats.cost_per_tuple_ns.tolist(),
+        "cost_per_call_ns": stats.cost_per_call_ns.tolist(),
+        "effective_cost_ns": stats.effective_cost_ns().tolist(),
+        "selectivity": stats.selectivity.tolist(),
+        "mean_train_tuples": np.where(stats.observed_calls > 0, stats.train_tuples, 0.0).tolist(),
+    }
+    rows = zip(*figures.values(), strict=True)
     return [
-        {
-            **plain(box),
-            "queue_tuples": queue,
-            "rate_per_s": rate,
-            "busy_ratio": share,
-            "cost_per_tuple_ns": per_tuple,
-            "cost_per_call_ns": per_call,
-            "effective_cost_ns": per_tuple + per_call / max(train, 1.0),
-            "selectivity": selectivity,
-            "mean_train_tuples": train if calls else 0.0,
-        }
-        for box, queue, rate, share, per_tuple, per_call, selectivity, train, calls in columns
+        {**plain(box), **dict(zip(figures, row, strict=True))} for box, row in zip(readings.boxes, rows, strict=True)
     ]
 
 
-def _output(output: OutputReading, queue: int, number: int) -> dict[str, Any]:
+def _output(output: OutputReading, queue: int, shed: Shed, number: int) -> dict[str, Any]:
     lat = output.latency
     return {
         "number": number,
@@ -87,6 +95,7 @@ def _output(output: OutputReading, queue: int, number: int) -> dict[str, Any]:
             "latency_all_time": lat.utility_sum / lat.tuples if lat.tuples else 1.0,
         },
         "share_delivered": output.share_delivered,
+        "shed": shed,
         "deadline_ns": lat.deadline_ns,
         "missed": lat.missed,
         "sdmr": lat.window_missed / lat.window_tuples if lat.window_tuples else 0.0,
@@ -101,6 +110,38 @@ def _output(output: OutputReading, queue: int, number: int) -> dict[str, Any]:
         "dropped": output.dropped,
         "subscribers": [plain(s) for s in output.subscribers],
     }
+
+
+def _workers(readings: Readings, sample: Sample | None) -> list[dict[str, Any]]:
+    shares = list(sample.worker_busy) if sample is not None else []
+    return [{**plain(w), "busy_ratio": shares[w.number] if w.number < len(shares) else 0.0} for w in readings.workers]
+
+
+def _shed_of_streams(readings: Readings, epoch: Epoch) -> list[Shed]:
+    """Return, by stream, the tuples dropped on arcs that it leads to. An arc behind two streams counts for both."""
+    network = epoch.network
+    if not any(arc.shed for arc in readings.arcs):
+        return [{} for _ in network.streams]
+    return [_sum_of_shed(readings.arcs[a] for a in network.arcs_behind(s.arcs)) for s in network.streams]
+
+
+def _shed_before_outputs(readings: Readings, epoch: Epoch) -> list[Shed]:
+    """Return, by output, the tuples dropped on arcs that lead to it. An arc to two outputs counts for both."""
+    network = epoch.network
+    before: list[list[ArcReading]] = [[] for _ in network.outputs]
+    for arc, reading in zip(network.arcs, readings.arcs, strict=True):
+        if reading.shed:
+            for output in (arc.output,) if arc.output is not None else network.box_outputs[arc.box or 0]:
+                before[output].append(reading)
+    return [_sum_of_shed(arcs) for arcs in before]
+
+
+def _sum_of_shed(arcs: Iterable[ArcReading]) -> Shed:
+    shed: Shed = {}
+    for arc in arcs:
+        for reason, tuples in arc.shed.items():
+            shed[reason] = shed.get(reason, 0) + tuples
+    return shed
 
 
 def _queues(readings: Readings, epoch: Epoch) -> list[int]:

@@ -7,7 +7,7 @@ catalog. A new network gets a new sampler, and the catalog carries the statistic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from catalog.load import Coefficients, load_ratio
 from catalog.loss import ValueCells
 from catalog.readings import Readings
 from catalog.stats import Floats
+from qos_monitor.means import BoxMeans, BoxMeter, BusyShares, mean_gain
 
 RATE_TAU_S = 1.0
 SHARE_TAU_S = 3.0  # time constant of the delivered share
@@ -31,7 +32,7 @@ class Sample(NamedTuple):
     coefficients: Coefficients
     stream_rates: Floats  # valid tuples offered per second
     box_rates: Floats  # tuples into the box per second
-    box_busy: Floats  # share of one worker's time
+    box_busy: Floats  # work reported in this tick, as a share of its time; above 1 when a long call has ended
     output_rates: Floats
     output_utilities: Floats  # mean utility by latency of this tick's deliveries; the last value when there were none
     output_shares: Floats  # tuples delivered over tuples without drops
@@ -44,6 +45,8 @@ class Sample(NamedTuple):
     work_ns: float  # ns of work done per second in this tick: boxes and deliveries
     busy_ratio: float  # busy share of the workers' time in this tick; above 1 when other threads ran plans too
     priced_ns: float = 0.0  # the same work per second, priced by the coefficients
+    box_means: BoxMeans | None = None  # for people: steady over some seconds
+    worker_busy: Sequence[float] = ()  # likewise, by worker
 
 
 class Sampler:
@@ -67,6 +70,10 @@ class Sampler:
         self._delivery_ns = 0.0  # in this tick
         self._busy = np.zeros(len(network.boxes))  # share of one worker's time, in this tick
         self._came, self._emitted = np.zeros(len(network.boxes)), np.zeros(len(network.outputs))  # in this tick
+        self._meter = BoxMeter(len(network.boxes))
+        self._box_means: BoxMeans | None = None
+        self._workers: BusyShares | None = None  # their number is known with the first reading
+        self._worker_busy: Sequence[float] = ()
         self._worked_ns = 0  # busy time of the workers until the last reading
         boxes, ports = len(network.boxes), len(epoch.stats.port_box)
         self._begun = (
@@ -89,7 +96,7 @@ class Sampler:
             self._worked_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.caller_ns
             return None
         elapsed_ns = now.engine.now_ns - before.engine.now_ns
-        for fold in (self._fold_streams, self._fold_boxes, self._fold_outputs):
+        for fold in (self._fold_streams, self._fold_boxes, self._fold_outputs, self._fold_workers):
             fold(before, now, elapsed_ns)
             if yield_gil is not None:
                 yield_gil()
@@ -98,7 +105,7 @@ class Sampler:
 
     def _rate_gain(self, elapsed_ns: int) -> float:
         """Return the weight of a new rate. The first rate counts fully: there is nothing to smooth it with."""
-        return 1.0 if self._is_first else _gain(elapsed_ns, RATE_TAU_S)
+        return 1.0 if self._is_first else mean_gain(elapsed_ns, RATE_TAU_S)
 
     def _fold_streams(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
         admitted = _delta((s.admitted for s in before.streams), (s.admitted for s in now.streams))
@@ -129,6 +136,7 @@ class Sampler:
         shed = _delta((sum(a.shed.values()) for a in before.arcs), (sum(a.shed.values()) for a in now.arcs))
         self._arcs.fold(np.maximum(offered - shed, 0), shed, elapsed_ns)
         self._busy = cost_ns / elapsed_ns
+        self._box_means = self._meter.fold(calls, came, cost_ns, elapsed_ns)
 
     def _observe(self, calls: Floats, came: Floats, out: Floats, cost_ns: Floats, elapsed_ns: int) -> None:
         """Update the statistics of boxes. The cost of a call is known when it ends, perhaps many ticks later: its
@@ -162,6 +170,12 @@ class Sampler:
         self.epoch.stats.observe_outputs(emitted, cost_ns, elapsed_ns)
         self._delivery_ns, self._emitted = float(cost_ns.sum()), emitted
 
+    def _fold_workers(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
+        if len(before.workers) == len(now.workers):
+            self._workers = self._workers or BusyShares(len(now.workers))
+            busy_ns = _delta((w.busy_ns for w in before.workers), (w.busy_ns for w in now.workers))
+            self._worker_busy = self._workers.fold(busy_ns, elapsed_ns).tolist()
+
     def _sample(self, now: Readings, elapsed_ns: int) -> Sample:
         stats, load = self.epoch.stats, self.epoch.load
         box_ns = stats.effective_cost_ns()
@@ -193,6 +207,8 @@ class Sampler:
             work_ns=float(self._busy.sum()) * 1e9 + self._delivery_ns * (1e9 / elapsed_ns),
             busy_ratio=self._busy_ratio(now, elapsed_ns),
             priced_ns=priced_ns * (1e9 / elapsed_ns),
+            box_means=self._box_means,
+            worker_busy=self._worker_busy,
         )
 
     def _delivered(self, kept_on_arc: Floats) -> Floats:
@@ -226,7 +242,7 @@ class _Kept:
         self._passed, self._dropped = np.zeros(count), np.zeros(count)
 
     def fold(self, passed: Floats, dropped: Floats, elapsed_ns: int) -> None:
-        keep = 1.0 - _gain(elapsed_ns, SHARE_TAU_S)
+        keep = 1.0 - mean_gain(elapsed_ns, SHARE_TAU_S)
         self._passed = keep * self._passed + passed
         self._dropped = keep * self._dropped + dropped
 
@@ -264,8 +280,3 @@ def _column(values: Iterable[Any]) -> Floats:
 def _delta(before: Iterable[Any], now: Iterable[Any]) -> Floats:
     """Return the differences, never below 0: a counter that fell (a subscriber left) has started again."""
     return np.maximum(_column(now) - _column(before), 0.0)
-
-
-def _gain(elapsed_ns: int, tau_s: float) -> float:
-    """Return the weight of a new value, for an exponential mean with this time constant."""
-    return float(-np.expm1(-elapsed_ns / 1e9 / tau_s))

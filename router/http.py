@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 from catalog.config.words import did_you_mean
 from catalog.describe import TapPlace, find_tap_place, network_json, tap_places
 from catalog.errors import AuroraError, ListenError
+from catalog.legend import LEGEND
 from catalog.network import Network
 from router.ports import why_not
 from router.tap import Tap, TapSource, Unregister
@@ -115,7 +116,8 @@ class _Handlers:
 
     def __init__(self, queries: HttpQueries) -> None:
         self._queries = queries
-        self._page = _PAGE.read_text(encoding="utf-8")
+        legend = orjson.dumps([list(term) for term in LEGEND]).decode()
+        self._page = _PAGE.read_text(encoding="utf-8").replace("/*LEGEND*/[]", legend)
         self.taps: set[Tap] = set()  # on the loop's thread only
 
     async def page(self, _: Request) -> Response:

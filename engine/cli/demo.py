@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 FOOTER_LINES = 2
+SETTLE_SECONDS = 15.0
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +73,8 @@ def demo(
                 (_show_live if live else _show_lines)(scene, network, remote, time.monotonic() + (seconds or 1e9))
             except KeyboardInterrupt:
                 pass
-            typer.echo(summary(remote))
+            scene.end_feed()
+            typer.echo(summary(settled(remote)))
         code = scene.daemon.returncode
     except SceneError as error:
         typer.echo(f"aurorad: {error}", err=True)
@@ -108,34 +110,40 @@ def footer(network: Network, remote: Remote) -> list[str]:
     host = reachable(network.streams[0].source.tcp).host
     return [
         f"nc {host} PORT   feed: {', '.join(feeds)}   read: {', '.join(reads)}",
-        f"{remote.url}/metrics   {remote.url}/   Ctrl-C ends it",
+        f"{remote.url}/metrics   {remote.url}/   ? explains the words, Ctrl-C ends it",
     ]
 
 
 def _show_live(scene: Scene, network: Network, remote: Remote, until_s: float) -> None:
-    from rich.console import Console, Group
-    from rich.live import Live
+    from rich.console import Group, RenderableType
     from rich.text import Text
 
+    from engine.cli.live_screen import live_screen
     from engine.cli.views.stats import draw, rows_left
 
     posts = Text("\n".join(footer(network, remote)), "dim", no_wrap=True, overflow="ellipsis")
-    console = Console(highlight=False)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        for stats in _each_second(scene, remote, until_s):
-            rows = rows_left(stats, console.height - FOOTER_LINES - 1)
-            live.update(Group(draw(stats, rows), posts), refresh=True)
+    with live_screen() as screen:
+        for stats in _answers(scene, remote, until_s):
+
+            def view(stats: Any = stats) -> RenderableType:
+                rows = rows_left(stats, screen.console.height - FOOTER_LINES - 1)
+                return Group(draw(stats, rows), posts)
+
+            if not screen.show(view, 1.0):
+                return
 
 
 def _show_lines(scene: Scene, _network: Network, remote: Remote, until_s: float) -> None:
     from engine.cli.views.stats import one_line
 
-    for stats in _each_second(scene, remote, until_s):
+    for stats in _answers(scene, remote, until_s):
         typer.echo(one_line(stats))
         sys.stdout.flush()
+        time.sleep(1.0)
 
 
-def _each_second(scene: Scene, remote: Remote, until_s: float) -> Iterator[Any]:
+def _answers(scene: Scene, remote: Remote, until_s: float) -> Iterator[Any]:
+    """Yield the daemon's statistics until the time is over. Raises SceneError if the daemon or the feed has ended."""
     from engine.cli.remote import RemoteError
 
     while time.monotonic() < until_s:
@@ -144,17 +152,38 @@ def _each_second(scene: Scene, remote: Remote, until_s: float) -> Iterator[Any]:
             yield remote.json("/api/v1/stats")
         except RemoteError:
             scene.check()  # raises if the daemon has ended; else it was too busy to answer in time
-        time.sleep(1.0)
+            time.sleep(1.0)
 
 
-def summary(remote: Remote) -> str:
-    """Count the tuples in and out, in one line."""
+def settled(remote: Remote) -> Any:
+    """Return the daemon's statistics once nothing waits any more, or the last ones when that takes too long."""
     from engine.cli.remote import RemoteError
 
-    try:
-        stats = remote.json("/api/v1/stats")
-    except RemoteError as error:
-        return str(error)
+    deadline_s = time.monotonic() + SETTLE_SECONDS
+    stats = None
+    while time.monotonic() < deadline_s:
+        try:
+            before, stats = stats, remote.json("/api/v1/stats")
+        except RemoteError:
+            time.sleep(0.2)
+            continue
+        waiting = sum(box["queue_tuples"] for box in stats["boxes"])
+        if before is not None and not waiting and _counts(before) == _counts(stats):
+            break
+        time.sleep(0.2)
+    return stats
+
+
+def _counts(stats: Any) -> list[int]:
+    return [s["received"] for s in stats["streams"]] + [o["emitted"] for o in stats["outputs"]]
+
+
+def summary(stats: Any) -> str:
+    """Count the tuples in, dropped and out, in one line."""
+    if stats is None:
+        return "the daemon does not answer"
     admitted = sum(s["admitted"] for s in stats["streams"])
+    dropped = sum(sum(arc["shed"].values()) for arc in stats["arcs"])
     out = ", ".join(f"{o['name']} {o['emitted']:,}" for o in stats["outputs"])
-    return f"{admitted:,} tuples in; out: {out}; unaccounted for: {sum(stats['conservation_residual'].values())}"
+    lost = sum(stats["conservation_residual"].values())
+    return f"{admitted:,} tuples in; {dropped:,} dropped; out: {out}; unaccounted for: {lost}"

@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli.live_screen import HINT, live_screen
 from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+from engine.cli.views.legend import draw_legend
 from engine.cli.views.stats import MEMORY_SAMPLES, Stats, draw, one_line, rows_left
 
-PLAIN_WIDTH = 140
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PLAIN_WIDTH = 160
 
 
 def register(app: typer.Typer) -> None:
@@ -22,21 +27,29 @@ def register(app: typer.Typer) -> None:
 def top(
     url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="The daemon's http.listen.")] = DEFAULT_URL,
     once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
+    legend: Annotated[
+        bool, typer.Option("--legend", help="Explain every word and unit of the table, and exit.")
+    ] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two updates.")] = 1.0,
 ) -> None:
-    """Show a running daemon: outputs with rate, latency and utility; boxes with cost and queue.
+    """Show a running daemon: what each output delivers and lost, how late and how useful it is; streams; boxes.
 
-    On a terminal the table is live until Ctrl-C; a narrow terminal gets
-    fewer columns. Into a pipe or a file it prints one line an interval.
+    On a terminal the table is live until q or Ctrl-C, and ? explains its
+    words; a narrow terminal gets fewer columns. Into a pipe or a file it
+    prints one line an interval.
 
     \b
       aurorad top
       aurorad top --once --url http://10.0.0.5:9400
       aurorad top --interval 60 >> aurorad.log
+      aurorad top --legend
 
-    Exit codes: 0 ended by Ctrl-C or --once, 1 no daemon answers, 2 a wrong
-    address.
+    Exit codes: 0 ended by q, Ctrl-C, --once or --legend, 1 no daemon
+    answers, 2 a wrong address.
     """
+    if legend:
+        _print(draw_legend())
+        return
     try:
         remote = Remote(url)
         first = remote.json("/api/v1/stats")
@@ -53,28 +66,36 @@ def top(
 
 
 def _print_once(stats: Stats) -> None:
+    _print(draw(stats, boxes=10**9))
+    typer.echo("aurorad top --legend explains the words")
+
+
+def _print(part: RenderableType) -> None:
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False).print(draw(stats, boxes=10**9))
+    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False).print(part)
 
 
 def _live(remote: Remote, stats: Stats, interval_s: float) -> None:
-    from rich.console import Console, Group
-    from rich.live import Live
+    from rich.console import Group
     from rich.text import Text
 
-    console = Console(highlight=False)
     queued_bytes: deque[float] = deque(maxlen=MEMORY_SAMPLES)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            queued_bytes.append(stats["engine"]["memory_used"])
-            live.update(draw(stats, rows_left(stats, console.height), queued_bytes), refresh=True)
-            time.sleep(interval_s)
+    trouble: RemoteError | None = None
+    with live_screen() as screen:
+
+        def view() -> RenderableType:
+            above = [] if trouble is None else [Text(str(trouble), "bold red"), Text(trouble.hint)]
+            rows = rows_left(stats, screen.console.height - 1 - len(above))
+            return Group(*above, draw(stats, rows, queued_bytes), Text(HINT, "dim"))
+
+        queued_bytes.append(stats["engine"]["memory_used"])
+        while screen.show(view, interval_s):
             try:
-                stats = remote.json("/api/v1/stats")
+                stats, trouble = remote.json("/api/v1/stats"), None
+                queued_bytes.append(stats["engine"]["memory_used"])
             except RemoteError as error:
-                live.update(Group(Text(str(error), "bold red"), Text(error.hint), draw(stats, 10)), refresh=True)
-                time.sleep(interval_s)
+                trouble = error
 
 
 def _lines(remote: Remote, stats: Stats, interval_s: float) -> None:

@@ -63,7 +63,8 @@ class Monitoring:
     def _on_sample(self, sample: Sample, readings: Readings) -> None:
         self._ticker.tick(self._engine.now_ns())
         self.busy.note(sample)
-        self._overload.on_sample(sample, [bool(output.readers) for output in readings.outputs])
+        read = [output.readers > 0 for output in readings.outputs]
+        self._overload.on_sample(sample, read if any(read) else ())  # without any reader the graphs alone decide
         self._engine.refresh_losses()
         self._report_missed(readings)
         self._losses.note(readings)

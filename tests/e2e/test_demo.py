@@ -72,7 +72,7 @@ def test_ends_cleanly_and_has_lost_nothing(network: tuple[Path, int], how: signa
         process.send_signal(how)
         said = lines_until(process, r"^ended$")
         assert process.wait() == 0
-    assert re.search(r"[1-9][\d,]* tuples in; out: .*tape [1-9].*unaccounted for: 0$", said[-2])
+    assert re.search(r"[1-9][\d,]* tuples in; [\d,]+ dropped; out: .*tape [1-9].*unaccounted for: 0$", said[-2])
 
 
 def test_a_second_demo_names_the_first_before_its_banner_and_feeds_nothing(network: tuple[Path, int]) -> None:

@@ -123,3 +123,17 @@ outputs: {o: {from: slow, qos: {deadline: 100ms, dead: 60s, lossy: 50%}}}
         assert seen == {0}
     finally:
         daemon.stop(10)
+
+
+def test_without_any_reader_the_loss_graphs_decide() -> None:
+    """A daemon that nobody reads yet, such as a demo, must not drop at random what must not be lost."""
+    daemon = Daemon(read_network(NETWORK))
+    daemon.start()
+    feeder = Feeder(daemon)
+    try:
+        readings = wait_for(daemon, "what may be lost", lambda r: r.outputs[1].share_delivered < 0.9)
+        assert not any(output.readers for output in readings.outputs)
+        assert {a.name: sum(a.shed.values()) for a in readings.arcs}["s->strict"] == 0
+    finally:
+        feeder.stop()
+        daemon.stop(30)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+import router
 from catalog.catalog import Epoch
+from catalog.legend import LEGEND
 from engine.cli.remote import Remote, RemoteError
-from engine.cli.views.numbers import count, duration, size
+from engine.cli.views.legend import legend_pages
+from engine.cli.views.numbers import cost, count, duration, size
 from engine.cli.views.stats import draw, one_line, rows_left
 from qos_monitor.conservation import residuals
 from qos_monitor.report import stats_json
@@ -52,7 +57,7 @@ def test_outputs_boxes_and_header() -> None:
     assert "98.0%" in line_of(text, "others").split() or "20.0%" in line_of(text, "others").split()
     split = line_of(text, "split").split()
     assert split[1] == "case"
-    assert "2.0%" in split
+    assert "2%" in split
     assert split[-1] == "50"
 
 
@@ -82,13 +87,60 @@ def test_all_outputs_together_and_where_the_time_went() -> None:
     a["emitted"], b["emitted"] = 300, 100
     a["latency"]["window_tuples"], b["latency"]["window_tuples"] = 30, 10
     a["latency"]["mean_ns"], b["latency"]["mean_ns"] = 1e6, 5e6
-    together = line_of(drawn(data), "(all)").split()
+    together = line_of(drawn(data, width=160), "(all)").split()
     for part in ("2.0ms", "2.5", "9", "50"):  # mean latency; slowdown as mean, most and l2 norm
         assert part in together, (part, together)
     for name, ns in (("scheduler", 5), ("storage", 10), ("worker", 15)):
         data["scheduler"][f"{name}_ns"] = ns
     data["boxes"] = [dict(data["boxes"][0], cost_ns=70)]
     assert "overhead scheduler 5% storage 10% worker 15%" in drawn(data)
+
+
+def test_what_was_dropped_and_which_share_was_delivered() -> None:
+    """Drops on arcs count for the stream before and for each output behind them, and once for all."""
+    data = stats()
+    data["outputs"][0].update(share_delivered=0.4567, shed={"shed": 90, "expired": 10}, dropped=20)
+    data["outputs"][1].update(share_delivered=0.99996, shed={}, dropped=0)
+    data["outputs"][2].update(share_delivered=1.0, readers=0)
+    text = drawn(data, width=170)
+    columns = line_of(text, "output").split()
+    row = dict(zip(columns, line_of(text, "alerts").split(), strict=True))
+    assert (row["delivered"], row["dropped"]) == ("45.7%", "120")
+    assert (
+        dict(zip(columns, line_of(text, "others").split(), strict=True))["delivered"] == "99.9%"
+    )  # never all by rounding
+    raw = dict(zip(columns, line_of(text, "raw").split(), strict=True))
+    assert (raw["delivered"], raw["readers"]) == ("100%", "none")
+    assert stats()["streams"][0]["shed"] == {"shed": 200}
+    stream = dict(zip(line_of(text, "stream").split(), line_of(text, "trades").split(), strict=True))
+    assert (stream["received"], stream["refused"], stream["dropped"]) == ("10.1k", "30", "200")
+
+
+def test_the_legend_explains_every_column_of_top_and_of_the_page() -> None:
+    text, known = drawn(stats(), width=200), {(t.where, word) for t in LEGEND for word in t.word.split(", ")}
+    for where in ("output", "stream", "box"):
+        missing = [c for c in line_of(text, where).split() if c not in (where, "kind") and (where, c) not in known]
+        assert not missing, (where, missing)
+    page = (Path(router.__file__).parent / "page.html").read_text()
+    for where, variable in (("stream", '"stream", ['), ("box", '"box", [')):
+        columns = page.partition(variable)[2].partition("]")[0].replace('"', "").split(", ")
+        assert [c for c in columns if c and c not in (where, "kind") and (where, c) not in known] == []
+    for word in re.findall(r'pair\("([^"]+)"', page):
+        assert ("output", word) in known
+    for word in re.findall(r'class="fact"[^>]*>([a-z ]+?) <b', page):
+        assert ("engine", word) in known
+
+
+def test_the_manual_has_the_legend() -> None:
+    manual = (Path(router.__file__).parents[1] / "docs" / "operations.md").read_text()
+    assert [t for t in LEGEND if f"| {t.where} | {t.word} | {t.meaning} |" not in manual] == []
+
+
+def test_the_legend_fits_the_screen_or_comes_in_pages() -> None:
+    large, small = Console(width=150, height=50, color_system=None), Console(width=80, height=24, color_system=None)
+    assert len(legend_pages(large)) == 1
+    pages = legend_pages(small)
+    assert len(pages) == 4 and all(len(small.render_lines(page)) <= 24 for page in pages)
 
 
 def test_queue_memory_over_time() -> None:
@@ -108,7 +160,7 @@ def test_one_line_for_a_log() -> None:
     text = one_line(stats())
     assert "\n" not in text
     assert text.startswith("load 3% | memory 9.8KiB | dropped 200 shed | alerts ")
-    assert "p50 20.0ms p99 900ms utility 0.88" in text
+    assert "p50 20.0ms p99 900ms delivered 97% utility 0.88" in text
 
 
 @pytest.mark.parametrize(
@@ -127,6 +179,13 @@ def test_counts(n: float, text: str) -> None:
 )  # fmt: skip
 def test_durations(ns: float, text: str) -> None:
     assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(0, "-"), (854, "850ns"), (12_340, "12us"), (12_020, "12us"), (4.46e6, "4.5ms"), (1e9, "1s")]
+)
+def test_a_cost_has_two_digits_and_so_does_not_flicker(ns: float, text: str) -> None:
+    assert cost(ns) == text
 
 
 @pytest.mark.parametrize(

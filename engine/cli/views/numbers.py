@@ -24,6 +24,11 @@ def duration(ns: float) -> str:
     return f"{seconds // 3600}h{seconds // 60 % 60:02d}m"
 
 
+def cost(ns: float) -> str:
+    """Write a duration with two digits, so that it stays as it is while it hardly changes: 850ns, 12us, 4.5ms."""
+    return duration(float(f"{ns:.2g}")).replace(".0", "") if ns > 0 else "-"
+
+
 def spaced_duration(ns: float) -> str:
     """Write a duration with three digits, for a sentence: 850 ns, 12.3 us, 4.5 ms, 1.2 s."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.views.fitted_table import FittedTable
-from engine.cli.views.numbers import count, duration, size
+from engine.cli.views.numbers import cost, count, duration, size
 from engine.cli.views.spark_jobs import spark_lines
 from engine.simulate.sparkline import sparkline
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 Stats = Mapping[str, Any]
 
-FIXED_LINES = 12  # of the screen beside the rows: header, titles, rules
+FIXED_LINES = 15  # of the screen beside the rows: header, titles, rules
 MEMORY_SAMPLES = 30  # in the sparkline of the header
 
 
 def rows_left(stats: Stats, height: int) -> int:
     """Compute how many boxes fit on a screen below the outputs."""
     outputs = len(stats["outputs"])
-    return max(3, height - FIXED_LINES - outputs - (outputs > 1))
+    return max(3, height - FIXED_LINES - outputs - (outputs > 1) - len(stats["streams"]))
 
 
 def draw(stats: Stats, boxes: int, queued_bytes: Sequence[float] = ()) -> RenderableType:
-    """Draw the header, the outputs, and as many ``boxes`` as fit: the longest queues first, then the busiest boxes.
+    """Draw the header, outputs, streams, and as many ``boxes`` as fit: the longest queues first, then the busiest.
 
     ``queued_bytes`` are the bytes in queues at the last updates, for the sparkline.
     """
@@ -43,6 +43,7 @@ def draw(stats: Stats, boxes: int, queued_bytes: Sequence[float] = ()) -> Render
         _second_line(stats, queued_bytes),
         *map(Text, spark_lines(stats)),
         _outputs(stats),
+        _streams(stats),
         _boxes(stats, boxes),
     )
 
@@ -59,7 +60,7 @@ def one_line(stats: Stats) -> str:
         latency = o["latency"]
         parts.append(
             f"{o['name']} {count(o['rate_per_s'])}/s p50 {duration(latency['p50_ns'])} "
-            f"p99 {duration(latency['p99_ns'])} utility {utility(o):.2f}"
+            f"p99 {duration(latency['p99_ns'])} delivered {o['share_delivered']:.0%} utility {utility(o):.2f}"
         )
     return " | ".join([*parts, *spark_lines(stats)])
 
@@ -69,7 +70,7 @@ def _header(stats: Stats) -> Text:
 
     engine, scheduler = stats["engine"], stats["scheduler"]
     load = engine["load_ratio"]
-    workers = " ".join(f"{w['busy_ns'] / max(1, engine['uptime_ns']):.0%}" for w in stats["workers"])
+    workers = " ".join(f"{w['busy_ratio']:.0%}" for w in stats["workers"])
     text = Text.assemble(
         ("aurorad ", "bold"), engine["version"], "   load ", (f"{load:.0%}", "bold red" if load > 1 else "bold"),
         "   memory ", (f"{size(engine['memory_used'])} of {size(engine['memory_budget'])}", "bold"),
@@ -112,27 +113,53 @@ def _outputs(stats: Stats) -> FittedTable:
     from rich.text import Text
 
     table = FittedTable(
-        "output", "rate/s", "mean", "p50", "p99", "p99.9", "max", "utility", "SDMR", "slowdown", "worst", "l2",
-        "waiting", "readers", spare=("l2", "worst", "p99.9", "mean", "slowdown", "max", "SDMR", "waiting"),
+        "output", "rate/s", "delivered", "dropped", "utility", "p50", "p99", "p99.9", "max", "mean", "missed",
+        "slowdown", "worst", "l2", "waiting", "readers",
+        spare=("l2", "worst", "p99.9", "mean", "slowdown", "max", "missed", "waiting"),
     )  # fmt: skip
     for o in stats["outputs"]:
         latency, slowdown = o["latency"], o["slowdown"]
         u = utility(o)
         table.add_row(
-            Text(o["name"], "bold"), count(o["rate_per_s"]),
-            *(duration(latency[key]) for key in ("mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns")),
+            Text(o["name"], "bold"), count(o["rate_per_s"]), share(o["share_delivered"]), count(dropped(o)),
             Text(f"{u:.3f}", "green" if u > 0.9 else "yellow" if u > 0.5 else "red"),
+            *(duration(latency[key]) for key in ("p50_ns", "p99_ns", "p999_ns", "max_ns", "mean_ns")),
             f"{o['sdmr']:.1%}" if o["deadline_ns"] else "-",
-            *(count(slowdown[key]) for key in ("mean", "max", "l2")), count(o["queue_tuples"]), str(o["readers"]),
+            *(count(slowdown[key]) for key in ("mean", "max", "l2")), count(o["queue_tuples"]),
+            str(o["readers"] or "none"),
         )  # fmt: skip
     if len(stats["outputs"]) > 1:
-        table.add_row(*overall(stats["outputs"]), style="dim")
+        table.add_row(*overall(stats), style="dim")
     return table
 
 
-def overall(outputs: Sequence[Stats]) -> list[str]:
+def dropped(place: Stats) -> int:
+    """Count the tuples dropped on the arcs of an output or stream, and those that readers of the output missed."""
+    return sum(place["shed"].values()) + int(place.get("dropped", 0))
+
+
+def share(ratio: float) -> str:
+    """Write a share so that 100% means all."""
+    return "100%" if ratio >= 1 else f"{min(ratio, 0.999):.1%}"
+
+
+def _streams(stats: Stats) -> FittedTable:
+    from rich.text import Text
+
+    table = FittedTable("stream", "rate/s", "received", "refused", "dropped", "senders", "", left=("",))
+    for s in stats["streams"]:
+        table.add_row(
+            Text(s["name"], "bold"), count(s["rate_per_s"]), count(s["received"]), count(sum(s["rejected"].values())),
+            count(dropped(s)), count(s["connections"]), "paused: no room" if s["paused"] else "",
+        )  # fmt: skip
+    return table
+
+
+def overall(stats: Stats) -> list[str]:
     """Summarise all outputs in one row. Every tuple of the last seconds has the same weight. Quantiles cannot be added,
-    so the row has none; slowdown counts since the start, as in the rows above."""
+    so the row has none; slowdown counts since the start, as in the rows above. A drop on an arc that leads to several
+    outputs counts once."""
+    outputs = stats["outputs"]
     tuples = [o["latency"]["window_tuples"] for o in outputs]
     ever = [o["emitted"] for o in outputs]
 
@@ -141,10 +168,11 @@ def overall(outputs: Sequence[Stats]) -> list[str]:
 
     due = [(o["sdmr"], n) for o, n in zip(outputs, tuples, strict=True) if o["deadline_ns"]]
     useful = mean([utility(o) for o in outputs], tuples) if any(tuples) else 1.0
+    lost = sum(sum(arc["shed"].values()) for arc in stats["arcs"]) + sum(o["dropped"] for o in outputs)
     return [
-        "(all)", count(sum(o["rate_per_s"] for o in outputs)),
-        duration(mean([o["latency"]["mean_ns"] for o in outputs], tuples)), "", "", "",
-        duration(max(o["latency"]["max_ns"] for o in outputs)), f"{useful:.3f}",
+        "(all)", count(sum(o["rate_per_s"] for o in outputs)), "", count(lost), f"{useful:.3f}", "", "", "",
+        duration(max(o["latency"]["max_ns"] for o in outputs)),
+        duration(mean([o["latency"]["mean_ns"] for o in outputs], tuples)),
         f"{mean([s for s, _ in due], [n for _, n in due]):.1%}" if due else "-",
         count(mean([o["slowdown"]["mean"] for o in outputs], ever)), count(max(o["slowdown"]["max"] for o in outputs)),
         count(sum(o["slowdown"]["l2"] ** 2 for o in outputs) ** 0.5), "", "",
@@ -174,14 +202,14 @@ def _boxes(stats: Stats, most: int) -> RenderableType:
     boxes = stats["boxes"]
     shown = sorted(boxes, key=lambda b: (-b["queue_tuples"], -b["busy_ratio"]))[:most] if len(boxes) > most else boxes
     table = FittedTable(
-        "box", "kind", "in/s", "cost/tuple", "cost/call", "selectivity", "train", "busy", "waiting",
+        "box", "kind", "in/s", "cost/tuple", "cost/call", "train", "selectivity", "busy", "waiting",
         spare=("cost/call", "train", "selectivity", "kind"), left=("kind",),
     )  # fmt: skip
     for b in shown:
         table.add_row(
-            Text(b["name"], "bold"), b["kind"], count(b["rate_per_s"]), duration(b["cost_per_tuple_ns"]),
-            duration(b["cost_per_call_ns"]), f"{b['selectivity']:.3f}", count(b["mean_train_tuples"]),
-            f"{b['busy_ratio']:.1%}", count(b["queue_tuples"]),
+            Text(b["name"], "bold"), b["kind"], count(b["rate_per_s"]), cost(b["mean_tuple_ns"]),
+            cost(b["mean_call_ns"]), count(b["mean_call_tuples"]), f"{b['selectivity']:.3f}",
+            f"{b['busy_ratio']:.0%}", count(b["queue_tuples"]),
         )  # fmt: skip
     if len(shown) == len(boxes):
         return table

@@ -58,6 +58,11 @@ class Scene:
         if self.feed is not None and (code := self.feed.poll()) is not None:
             raise SceneError(f"the feed ended with code {code}")
 
+    def end_feed(self) -> None:
+        """End the feed, so that the daemon comes to rest."""
+        if self.feed is not None:
+            end(self.feed)
+
     def tail(self) -> str:
         """Return the end of the daemon's log if it went to a file."""
         if self._log is None:
