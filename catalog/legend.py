@@ -18,7 +18,7 @@ class Term(NamedTuple):
 LEGEND = tuple(
     Term(*term)
     for term in (
-        ("engine", "load", "arriving work as a share of what the machine can do; above 100 % tuples wait or are dropped"),
+        ("engine", "load", "arriving work as a share of what can be done; above 100 % tuples wait or are dropped"),
         ("engine", "memory", "bytes of tuples in queues, and the budget for them (engine.memory)"),
         ("engine", "policy", "the rule that chooses what runs next, and the unit that it schedules"),
         ("engine", "workers busy", "share of the last seconds in which each worker thread ran boxes"),
@@ -30,7 +30,7 @@ LEGEND = tuple(
         ("output", "rate/s", "tuples a second that come out"),
         ("output", "delivered", "share delivered in the last seconds, of the tuples that would come out without drops"),
         ("output", "dropped", "tuples dropped since the start on the arcs before this output, or for slow readers"),
-        ("output", "p50, p99, p99.9", "delay from arrival to delivery over the last 10 s; p99: 99 of 100 took no longer"),
+        ("output", "p50, p99, p99.9", "from arrival to delivery over the last 10 s; p99: 99 of 100 took no longer"),
         ("output", "max, mean", "the longest delay of the last 10 s, and the mean"),
         ("output", "utility", "how useful the output is by its QoS graphs, 0 to 1: the worse of delay and loss"),
         ("output", "missed", "share of the last 10 s' tuples that were later than the deadline (SDMR in the papers)"),

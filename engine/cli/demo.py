@@ -160,7 +160,7 @@ def settled(remote: Remote) -> Any:
     from engine.cli.remote import RemoteError
 
     deadline_s = time.monotonic() + SETTLE_SECONDS
-    stats = None
+    stats: Any = None
     while time.monotonic() < deadline_s:
         try:
             before, stats = stats, remote.json("/api/v1/stats")

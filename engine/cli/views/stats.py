@@ -135,7 +135,7 @@ def _outputs(stats: Stats) -> FittedTable:
 
 def dropped(place: Stats) -> int:
     """Count the tuples dropped on the arcs of an output or stream, and those that readers of the output missed."""
-    return sum(place["shed"].values()) + int(place.get("dropped", 0))
+    return int(sum(place["shed"].values())) + int(place.get("dropped", 0))
 
 
 def share(ratio: float) -> str:
