@@ -92,6 +92,7 @@ class _Builder:
         self.problems: list[Problem] = list(config.problems)
         self.schemas: dict[tuple[str, int], Schema] = {}
         self.times: dict[tuple[str, int], str | None] = {}
+        self.behind: dict[str, bool] = {}  # by box: whether its results may come out behind later ones
         self.drafts: dict[str, BoxDraft] = {}
 
     def build(
@@ -208,6 +209,7 @@ class _Builder:
             self.problems.append(self.explain(draft, error))
             return None
         assert len(outs) == len(draft.ports), f"{draft.kind}: {len(outs)} schemas for the ports {draft.ports}"
+        self.behind[draft.name] = box.runs_behind(tuple(self.behind.get(k[0], False) for k in keys))
         for port, (schema, time) in enumerate(zip(outs, box.time_out(times), strict=True)):
             self.schemas[draft.name, port], self.times[draft.name, port] = schema, time
         return BoundBox(draft, box, [o for o in origins if o is not None], inputs, outs)

@@ -39,6 +39,9 @@ class BoxProtocol(Protocol):
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         """Compile against the input schemas; return the schema of each output port. Raises BindError."""
 
+    def runs_behind(self, inputs: tuple[bool, ...]) -> bool:
+        """Tell whether results may come out behind later ones, down to the watermark; called after ``bind``."""
+
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         """Return the event-time field of each output port."""
 

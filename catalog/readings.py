@@ -140,6 +140,7 @@ class OutputReading(NamedTuple):
     loss_utility: float = 1.0
     value_utility: float = 1.0  # the share of the tuples' worth that was delivered
     cost_ns: int = 0  # time spent delivering: recording, encoding, handing to readers
+    not_finite: int = 0  # NaN and infinite values that were written without a number for them
 
     @property
     def readers(self) -> int:

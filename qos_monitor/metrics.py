@@ -161,6 +161,10 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
 def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
     label = ["output"]
     yield _counter("tuples_out", "Tuples that the output emitted.", label, (([o.name], o.emitted) for o in outputs))
+    yield _counter(
+        "output_not_finite_values", "NaN and infinite values that ndjson or csv wrote as NULL or as a word.", label,
+        (([o.name], o.not_finite) for o in outputs),
+    )  # fmt: skip
     yield _gauge(
         "output_utility_ratio", "Utility by the QoS graphs over the last seconds, 0 to 1.", ["output", "kind"],
         (

@@ -368,7 +368,7 @@ def _make_outlet(output: Output, wake: Wake, gate: OutputGate, history: OutputHi
     return Outlet(
         output.number,
         output.name,
-        encoder=CODECS[sink.format].encoder(output.schema, sink.timestamps),
+        encoder=CODECS[sink.format].encoder(output.schema, sink.timestamps, sink.nan),
         wake=wake,
         buffer_bytes=sink.buffer_bytes,
         when_slow=sink.when_slow,

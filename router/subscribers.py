@@ -201,6 +201,11 @@ class Outlet:
         return stop
 
     @property
+    def not_finite(self) -> int:
+        """Return how many NaN and infinite values went out without a number for them."""
+        return 0 if self._encoder is None else self._encoder.not_finite
+
+    @property
     def has_subscribers(self) -> bool:
         return bool(self._subscribers or self._callbacks)
 

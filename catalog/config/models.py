@@ -202,12 +202,18 @@ class SparkSource(Section):
         return self
 
 
+def _null_word(value: object) -> object:
+    """Return the word null for YAML's null: ``nan: null`` means it."""
+    return "null" if value is None else value
+
+
 class TcpSink(Section):
     tcp: Listen
     format: Format = "ndjson"
     buffer_bytes: PositiveSize = Field(default=8 * 1024**2, alias="buffer")
     when_slow: Literal["drop", "block", "disconnect"] = "drop"
     timestamps: Literal["iso", "ns", "us", "ms", "s"] = "iso"
+    nan: Annotated[Literal["null", "string"], BeforeValidator(_null_word)] = "null"
 
 
 class SparkSink(Section):

@@ -98,6 +98,7 @@ class DaemonReadings:
             self._recorders[number].reading(now_ns),
             outlet.readings(),
             cost_ns=delivery.cost_ns,
+            not_finite=outlet.not_finite,
         )
 
     def _whole(self, now_ns: int) -> EngineReading:

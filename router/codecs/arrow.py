@@ -255,7 +255,9 @@ def _fixed(f: Field, array: Any, ns_per_unit: int) -> Array:
 class ArrowEncoder:
     """Called on one worker at a time. Keeps the strings of the pools as Arrow arrays from train to train."""
 
-    def __init__(self, schema: Schema, timestamps: str = "iso") -> None:
+    not_finite = 0  # Arrow has numbers for NaN and the infinities
+
+    def __init__(self, schema: Schema, timestamps: str = "iso", nan: str = "null") -> None:
         self._unit = "ns" if timestamps == "iso" else timestamps
         self._schema = pa.schema([pa.field(f.name, arrow_type(f.type, self._unit), f.nullable) for f in schema])
         self._pools = PoolArrays()

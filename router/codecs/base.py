@@ -131,7 +131,11 @@ class Decoder(Protocol):
 class Encoder(Protocol):
     """An output's trains to bytes, on one thread at a time. All subscribers get the same bytes."""
 
-    def __init__(self, schema: Schema, timestamps: str = "iso") -> None: ...
+    def __init__(self, schema: Schema, timestamps: str = "iso", nan: str = "null") -> None: ...
+
+    @property
+    def not_finite(self) -> int:
+        """Return how many values so far were NaN or infinite and had no number in the format."""
 
     def begin(self) -> bytes:
         """Return the first bytes of a connection: a header, a schema, or nothing."""

@@ -3,7 +3,7 @@
 Rules: fields are found by name, in any order. Fields that the schema does not have are ignored. Of two equal keys the
 last one counts. Blank lines are skipped. ``values.py`` says which values fit. A line ``{"_heartbeat": ts}`` is not a
 tuple: it becomes an empty train with the watermark ``ts``. ``NaN`` and ``Infinity`` are not JSON and are refused. The
-encoder writes a value that is not finite as ``null``.
+encoder writes a value that is not finite as ``null``, or as a string where the sink says ``nan: string``.
 
 Three decoders give the same answer; the size of the block chooses (ns of CPU a row of four fields, 55 bytes):
 
@@ -36,6 +36,7 @@ from router.codecs.decode.rejects import Rejects
 from router.codecs.decode.values import MISSING, MisfitError, make_train, refuse, timestamp_ns
 from router.codecs.encode.few_rows import FewRowsWriter
 from router.codecs.encode.frames import LONG_TUPLES, FrameWriter
+from router.codecs.encode.not_finite import NotFinite, put_words
 from router.codecs.encode.text import interleave, pieces
 from router.line_framer import LineBlock, LineFramer
 from storage.train import Train
@@ -214,7 +215,8 @@ def _json_strings(strings: Sequence[str]) -> npt.NDArray[np.object_]:
 class NdjsonEncoder:
     """Called on one worker at a time."""
 
-    def __init__(self, schema: Schema, timestamps: str = "iso") -> None:
+    def __init__(self, schema: Schema, timestamps: str = "iso", nan: str = "null") -> None:
+        self._not_finite = NotFinite(schema, nan)
         self._schema = schema
         self._timestamps = timestamps
         self._frames = FrameWriter(timestamps)
@@ -224,13 +226,28 @@ class NdjsonEncoder:
     def begin(self) -> bytes:
         return b""
 
+    @property
+    def not_finite(self) -> int:
+        return self._not_finite.count
+
     def encode(self, train: Train) -> bytes:
         if train.count <= FEW_ROWS:
-            return self._few.ndjson(train)
-        if train.count >= LONG_TUPLES:
-            return self._frames.ndjson(train)
-        columns = [pieces(train, i, self._timestamps, b"null", b'"', _json_strings) for i in range(len(self._schema))]
-        return interleave(columns, self._between, b"}\n")
+            data = self._few.ndjson(train)
+        elif train.count >= LONG_TUPLES:
+            data = self._frames.ndjson(train)
+        else:
+            data = interleave(self._columns(train), self._between, b"}\n")
+        if self._not_finite.fields and b":null" in data:
+            odd = self._not_finite.find(train)
+            if odd and self._not_finite.as_words:
+                columns = self._columns(train)
+                for at, places in odd.items():
+                    put_words(columns[at], places, train.columns[at], b'"')
+                data = interleave(columns, self._between, b"}\n")
+        return data
+
+    def _columns(self, train: Train) -> list[list[bytes]]:
+        return [pieces(train, i, self._timestamps, b"null", b'"', _json_strings) for i in range(len(self._schema))]
 
     def gap(self, tuples: int) -> bytes:
         return b'{"_gap":%d}\n' % tuples

@@ -62,7 +62,7 @@ class Driver:
         self.taken = 0
         self._ports_ns = [NO_WATERMARK] * len(inputs)
         self._watermark_ns = NO_WATERMARK
-        self._promised_ns = NO_WATERMARK
+        self.promised_ns = NO_WATERMARK
         self._restart = restart
         self._trains = 0
 
@@ -72,7 +72,7 @@ class Driver:
         time = self.time_out[port]
         if time != LOST_TIME:
             times = train.arrival_ns if time is None else train.columns[train.schema.index(time)]
-            assert int(times.min()) >= self._promised_ns, "older than announced"
+            assert int(times.min()) >= self.promised_ns, "older than announced"
         self.out[port].append(train)
 
     def feed(self, port: int, train: Train) -> None:
@@ -89,8 +89,8 @@ class Driver:
                 self._watermark_ns = lowest_ns
                 self.box.advance(self.state, lowest_ns, self.emit, self.tally)
                 promised_ns = self.box.out_watermark_ns(self.state, lowest_ns)
-                assert promised_ns >= self._promised_ns, "a watermark went back"
-                self._promised_ns = promised_ns
+                assert promised_ns >= self.promised_ns, "a watermark went back"
+                self.promised_ns = promised_ns
         assert self.box.state_nbytes(self.state) >= 0
         self._check_law()
 

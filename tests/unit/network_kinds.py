@@ -42,6 +42,9 @@ class Keep:
                 raise BindError(cause.message, ("where",), cause.hint) from cause
         return inputs
 
+    def runs_behind(self, inputs: tuple[bool, ...]) -> bool:
+        return any(inputs)
+
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return times
 

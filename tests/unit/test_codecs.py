@@ -6,6 +6,7 @@ codec go to ``cases()``.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -391,8 +392,45 @@ def test_values_that_are_not_finite_are_written_as_null(format: str) -> None:
     for count in (1, LONG_TUPLES):
         train = Train.from_pylists(schema, {"d": [float("nan"), float("inf"), 1.0] * count}, 1)
         lines = CODECS[format].encoder(schema).encode(train).splitlines()
-        want = [b'{"d":null}', b'{"d":null}', b'{"d":1.0}'] if format == "ndjson" else [b"", b"", b"1.0"]
+        want = [b'{"d":null}', b'{"d":null}', b'{"d":1.0}'] if format == "ndjson" else [b'""', b'""', b"1.0"]
         assert lines == want * count
+
+
+@pytest.mark.parametrize("format", ["ndjson", "csv"])
+@pytest.mark.parametrize("count", [1, 4, LONG_TUPLES])
+def test_values_that_are_not_finite_are_counted_and_written_as_words(format: str, count: int) -> None:
+    schema = Schema.of(d="double", f="float?", s="string?")
+    numbers = [float("nan"), float("inf"), float("-inf"), 1.5] * count
+    data = {"d": numbers, "f": [None, *numbers[1:]], "s": [None, "a", "b", "c"] * count}
+    train = Train.from_pylists(schema, data, 1)
+    for nan in ("null", "string"):
+        encoder = CODECS[format].encoder(schema, nan=nan)
+        text = encoder.encode(train)
+        assert encoder.not_finite == 6 * count - 1
+        lines = text.decode().splitlines()
+        if format == "ndjson":
+            words = [None] * 3 if nan == "null" else ["NaN", "Infinity", "-Infinity"]
+            rows = [json.loads(line) for line in lines]
+            assert [row["d"] for row in rows] == [*words, 1.5] * count
+            assert [row["f"] for row in rows] == [None, *([*words, 1.5] * count)[1:]]
+        else:
+            words = [""] * 3 if nan == "null" else ["NaN", "Infinity", "-Infinity"]
+            rows = [line.split(",") for line in lines]
+            assert [row[0] for row in rows] == [*words, "1.5"] * count
+            assert [row[1] for row in rows] == ["", *([*words, "1.5"] * count)[1:]]
+    plain = CODECS[format].encoder(schema)
+    plain.encode(Train.from_pylists(schema, {"d": [1.0] * 4, "f": [None] * 4, "s": [None] * 4}, 1))
+    assert plain.not_finite == 0
+
+
+@pytest.mark.parametrize("count", [1, LONG_TUPLES])
+def test_no_reader_skips_a_lone_nan(count: int) -> None:
+    schema = Schema.of(d="double")
+    encoder = CODECS["csv"].encoder(schema)
+    data = encoder.begin() + encoder.encode(Train.from_pylists(schema, {"d": [float("nan"), 2.0] * count}, 1))
+    received = CODECS["csv"].decoder(Intake(schema)).receive(data, 1)
+    assert sum(train.count for train in received.trains) == count
+    assert sum(reject.tuples for reject in received.rejects) == count
 
 
 def test_a_gap_tells_the_number_of_missing_tuples() -> None:

@@ -114,6 +114,14 @@ class Box(ABC):
         """Return the event-time field of each output port: by default that of the first input."""
         return (times[0],) * len(self.ports(self.parameters))
 
+    def runs_behind(self, inputs: tuple[bool, ...]) -> bool:
+        """Tell whether a result may come out behind later ones, down to the watermark of the output.
+
+        ``inputs`` tells the same about each input. Streams do not count: their slack is for the user to choose. Called
+        after ``bind``. A box that sorts takes note of it.
+        """
+        return any(inputs)
+
     # -- when tuples were dropped --------------------------------------------------------------------------------------
 
     def under_loss(self, port: int = 0) -> UnderLoss:

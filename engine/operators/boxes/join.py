@@ -15,7 +15,9 @@ the band matches.
   limits how long before. The result waits until the watermark has passed the left tuple, because a later right tuple
   may still come. The type is inner or left.
 
-A pair comes out as soon as both tuples are there. Tuples below the watermark are late: they are counted and not joined.
+A pair comes out as soon as both tuples are there, so results are not in the order of event time: a tuple without a
+partner comes out behind later pairs. The watermark of the result says what may still come; no result is below it. A
+`bsort` behind the join waits for it. Tuples below the watermark are late: they are counted and not joined.
 
 Result: all fields of the left input, then all of the right, under their names, or `l_x` and `r_x` where both have an
 `x`; or the fields of `select`. A result has the later arrival of its two tuples. Its event time is that of the left
@@ -125,6 +127,13 @@ class Join(Box):
 
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         return (self._time,)
+
+    def runs_behind(self, inputs: tuple[bool, ...]) -> bool:
+        """A pair comes out at once, and a tuple without a partner after its band, so neither waits for the other.
+
+        Only an inner as-of join has one way out, in the order of time.
+        """
+        return any(inputs) or not self.parameters.asof or any(self._outer)
 
     def under_loss(self, port: int = 0) -> UnderLoss:
         """A missing tuple only takes pairs away, unless its absence gives another tuple no partner or a wrong one."""
