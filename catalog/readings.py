@@ -95,6 +95,7 @@ class BoxReading(NamedTuple):
     tuples_out_by_port: Sequence[int] = ()  # empty: unknown, assumed to be spread evenly
     withheld: int = 0  # results of windows of which tuples were dropped
     dropped: int = 0  # of the absorbed: tuples that were still in a window when the daemon stopped, which dropped them
+    failure: str = ""  # why the box processes nothing any more: every tuple that it takes is dead
 
 
 class SubscriberReading(NamedTuple):
@@ -162,6 +163,7 @@ class WorkerReading(NamedTuple):
     number: int
     busy_ns: int = 0  # running plans, boxes and overhead together
     plans: int = 0
+    replaced: int = 0  # how often another thread took its place, because a call of users' code did not return
 
 
 class SchedulerReading(NamedTuple):
@@ -208,6 +210,16 @@ class EngineReading(NamedTuple):
     evicted_connections: int = 0  # unused ones, closed to make room for new ones
     refused_connections: int = 0  # for which there was no place
     draining: bool = False
+
+
+class ReadinessReading(NamedTuple):
+    """Whether the daemon is ready, check by check (``engine/daemon/readiness.py``), and what the checks look at."""
+
+    checks: Mapping[str, str] = MappingProxyType({})  # by name: the reason why it fails, empty when it passes
+    connections: int = 0  # open now, on the ports of streams and outputs
+    connections_limit: int = 0
+    workers_alive: int = 0
+    log_pending_bytes: int = 0  # that wait to be written to the log
 
 
 class OverloadReading(NamedTuple):
@@ -294,6 +306,7 @@ class Readings(NamedTuple):
     bulk: Sequence[BulkReading] = ()
     sinks: Sequence[SinkReading] = ()
     overload: OverloadReading = OverloadReading()
+    readiness: ReadinessReading = ReadinessReading()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, numbers and strings."""

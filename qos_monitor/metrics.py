@@ -59,6 +59,7 @@ class EngineCollector(Collector):
         yield from _latencies(r.outputs)
         yield from _scheduler(r)
         yield from _engine(r)
+        yield from _readiness(r)
         yield from _overload(r.overload)
         yield from _spark(r)
         left = self._residual() if self._residual is not None else residuals(r)
@@ -151,11 +152,31 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
         "withheld_tuples", "Results withheld because tuples of their window were dropped.", label,
         (([b.name], b.withheld) for b in boxes),
     )  # fmt: skip
+    yield _gauge(
+        "box_failed", "1 when the box processes nothing any more: all its tuples are dead.", label,
+        (([b.name], float(bool(b.failure))) for b in boxes),
+    )  # fmt: skip
     yield _gauge("box_state_bytes", "Bytes of state in the box.", label, (([b.name], b.state_bytes) for b in boxes))
     yield _histogram(
         "train_tuples", "Tuples in a train, one box call each.", label, TRAIN_BOUNDS,
         (([b.name], b.train_counts, b.tuples_in) for b in boxes),
     )  # fmt: skip
+
+
+def _readiness(r: Readings) -> Iterator[Metric]:
+    ready = r.readiness
+    yield _gauge(
+        "ready", "1 where a check of /ready passes, 0 where it fails.", ["check"],
+        (([check], float(not why)) for check, why in ready.checks.items()),
+    )  # fmt: skip
+    yield _gauge("connections", "Open connections of senders and readers.", [], [([], ready.connections)])
+    yield _gauge("connections_limit", "Connections that may be open.", [], [([], ready.connections_limit)])
+    yield _gauge("workers_alive", "Workers that run.", [], [([], ready.workers_alive)])
+    yield _counter(
+        "workers_replaced", "Workers replaced because a call of users' code did not return.", ["worker"],
+        (([str(w.number)], w.replaced) for w in r.workers),
+    )  # fmt: skip
+    yield _gauge("log_pending_bytes", "Bytes that wait to be written to the log.", [], [([], ready.log_pending_bytes)])
 
 
 def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:

@@ -41,6 +41,7 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
             )
         ],
         "workers": _workers(readings, sample),
+        "readiness": plain(readings.readiness),
         "spark": plain(readings.spark),
         "bulk": [plain(b) for b in readings.bulk],
         "sinks": [plain(s) for s in readings.sinks],

@@ -54,7 +54,7 @@ class HttpQueries:
     metrics: Callable[[str], tuple[bytes, str]]  # the Accept header in; body and content type out
     stats: Callable[[], Mapping[str, Any]]
     network: Callable[[], Network]
-    ready: Callable[[], str]  # "" when ready, else the reason why not
+    ready: Callable[[], Mapping[str, str]]  # by check: "" when it passes, else the reason why not
     dead_letters: Callable[[int], Sequence[Mapping[str, Any]]]  # a limit in; the newest out
     tap: TapSource
     explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate and limit in; raises AuroraError
@@ -128,8 +128,12 @@ class _Handlers:
         return _json({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
-        why_not = self._queries.ready()
-        return _json({"status": "not ready", "why": why_not}, 503) if why_not else _json({"status": "ready"})
+        checks = self._queries.ready()
+        failed = [f"{check}: {why}" for check, why in checks.items() if why]
+        told = {check: why or "ok" for check, why in checks.items()}
+        if failed:
+            return _json({"status": "not ready", "why": "; ".join(failed), "checks": told}, 503)
+        return _json({"status": "ready", "checks": told})
 
     def metrics(self, request: Request) -> Response:
         body, content_type = self._queries.metrics(request.headers.get("accept", ""))

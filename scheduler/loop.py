@@ -106,6 +106,7 @@ class SchedulerLoop:
         self.dead_points = dead_points or {}
         self.measured_every_ns = measured_every_ns
         self.steps = 0
+        self.idle_turns = 0  # turns of the scheduler's own thread: they show that the turn is free now and then
         self.decision_ns = 0  # in the policy and the state
         self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
         self.storage_ns = 0  # in taking trains
@@ -171,6 +172,7 @@ class SchedulerLoop:
         """
         while not self._stopped.wait(TURN_EVERY_S):
             if self._turn.acquire(blocking=False):
+                self.idle_turns += 1
                 self._step_and_release()
                 self.act_on_news()
 

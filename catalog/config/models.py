@@ -65,6 +65,7 @@ class EngineSection(Section):
     checkpoint_ns: PositiveDuration = Field(default=10 * 10**9, alias="checkpoint")
     retain_bytes: PositiveSize = Field(default=1024**3, alias="retain")
     explain: bool = True
+    drain_ns: PositiveDuration = Field(default=20 * 10**9, alias="drain")
     stop: Literal["close", "keep", "drop"] | None = None
 
     @property

@@ -24,6 +24,7 @@ from engine.daemon.loss_details import LossDetails
 from engine.daemon.loss_log import LossLog
 from engine.daemon.monitoring import Monitoring, make_overload
 from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spills
+from engine.daemon.readiness import Readiness
 from engine.daemon.readings import DaemonReadings
 from engine.daemon.run_end import EndOfRun
 from engine.daemon.ticker import Ticker
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from storage.spill_files import SpillFiles
 
 log = logging.getLogger("aurorad")
-
-DRAIN_SECONDS = 20.0
 
 
 class Daemon:
@@ -98,11 +97,12 @@ class Daemon:
             counters = DaemonCounters(self.engine, self.server)
             self.keeper.attach(self.engine, self.event_time, self.server, counters)
         self.overload = make_overload(self.catalog, self.engine)
+        self.readiness = Readiness(self.engine, self.server, self.keeper, self._state)
         self._monitoring = self._make_monitoring()
         self.monitor = self._monitoring.monitor
         self._autopilot = make_autopilot(self.engine, self.catalog.stats, self.recorders)
         busy = self._monitoring.busy
-        self._web = Web(network, self.engine, self.server, self.monitor, busy, self._why_not_ready)
+        self._web = Web(network, self.engine, self.server, self.monitor, busy, self.readiness)
         self.explain = self._web.explain
 
     def _make_engine(self, outlets: Sequence[Outlet]) -> Engine:
@@ -178,6 +178,7 @@ class Daemon:
             self.recorders,
             self.overload.reading,
             lambda: self._is_draining,
+            self.readiness,
             self.now_ns,
         )
         ticker = Ticker(self.engine, self.event_time)
@@ -224,8 +225,9 @@ class Daemon:
 
     # -- stop ---------------------------------------------------------------------------------------------------------
 
-    def stop(self, drain_s: float = DRAIN_SECONDS) -> bool:
-        """Stop reading, drain, flush, close. False when time ran out before every tuple was out."""
+    def stop(self, drain_s: float | None = None) -> bool:
+        """Stop reading, drain, flush, close. False when some tuples are not out. ``drain_s``: else as the file says."""
+        drain_s = self.network.config.engine.drain_ns / 1e9 if drain_s is None else drain_s
         serves = drain_s > 0 and not self.failed
         stop = self.network.config.engine.at_stop if serves else "keep"
         draining = self.draining = Draining(
@@ -239,12 +241,10 @@ class Daemon:
         self.spark.stop_reading()
         self.files.stop_reading()
         drained = draining.drain()
-        if not drained and drain_s:
-            log.warning(
-                "draining was not finished after %.0f s: %s",
-                drain_s,
-                describe_backlog(self.engine, self.server, self.files),
-            )
+        if not drained:
+            self.engine.pool.hurry()  # a call of users' code may have a longer limit than a stop has
+            if drain_s:
+                log.warning("draining was not finished: %s", describe_backlog(self.engine, self.server, self.files))
         self.spark.close()
         self.files.close()
         self.monitor.stop()  # from here on nothing wakes a box
@@ -272,7 +272,7 @@ class Daemon:
         if self._on_failure is not None:
             self._on_failure()
 
-    def _why_not_ready(self) -> str:
+    def _state(self) -> str:
         return "" if self._is_ready else "failed" if self.failed else "draining" if self._is_draining else "starting"
 
     # -- for code in this process -------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 The order is that of a tuple's way: bytes that are being decoded, the log, the engine, the readers' sockets, files,
 Spark's sinks. Each step waits until its part is empty. Nothing new comes behind it, because the daemon has stopped
-reading. All steps share one deadline.
+reading. All steps share one deadline. ``drain_watch`` ends a drain that waits for readers that take nothing.
 
 Some tuples wait in boxes, not in queues: in open windows, joins and sorts. ``engine.stop`` in the network file says
 what happens to them. With ``close`` the event time of every stream ends when the engine is at rest, and the results go
@@ -13,9 +13,10 @@ again. With ``keep`` the last checkpoint has them. ``drop`` drops and counts the
 from __future__ import annotations
 
 import logging
-from time import monotonic, sleep
+from time import sleep
 from typing import TYPE_CHECKING
 
+from engine.daemon.drain_watch import LOOK_EVERY_SECONDS, DrainWatch
 from engine.daemon.io_loop import IoLoop
 from engine.run.core import Engine
 from engine.run.open_state import HeldTuples, drop_held, held_tuples
@@ -61,12 +62,12 @@ class Draining:
         self._files = files
         self._spark = spark
         self._stop = stop
-        self._deadline = deadline  # on the monotonic clock
+        self._watch = DrainWatch(engine, server, deadline)
         self.kept: list[HeldTuples] = []
         self.dropped: list[HeldTuples] = []
 
     def drain(self) -> bool:
-        """Wait until every tuple that was read is out. False when the deadline came first."""
+        """Wait until every tuple that was read is out. False when some are left (``drain_watch``)."""
         if not self._settle():
             return False
         held = held_tuples(self._engine.runtimes)
@@ -77,9 +78,10 @@ class Draining:
                     self._engine.ingress.end(stream)
             if not self._settle():
                 return False
-        if not self._io.run(self._server.flush(self._left_s)):
-            return False
-        return self._files.flush(self._left_s) and self._spark.flush(self._left_s)
+        while not self._io.run(self._server.flush(min(LOOK_EVERY_SECONDS, self._watch.left_s))):
+            if self._watch.is_over():
+                return False
+        return self._files.flush(self._watch.left_s) and self._spark.flush(self._watch.left_s)
 
     def leave_no_tuple_in_boxes(self) -> None:
         """Drop and count what is still inside boxes, unless it is kept. The engine is at rest, or has stopped."""
@@ -93,19 +95,17 @@ class Draining:
 
     def _settle(self) -> bool:
         """Wait until all that was read has been through the engine."""
-        while self._reads or (self._keeper is not None and not self._keeper.is_settled):
-            if monotonic() > self._deadline:
+        while not self._is_settled:
+            if self._watch.is_over():
                 return False
             sleep(POLL_SECONDS)
-        return self._engine.drain(self._deadline - monotonic())
+        return True
 
     @property
-    def _reads(self) -> bool:
-        return self._files.is_reading or self._server.is_decoding
-
-    @property
-    def _left_s(self) -> float:
-        return max(0.0, self._deadline - monotonic())
+    def _is_settled(self) -> bool:
+        if self._files.is_reading or self._server.is_decoding:
+            return False
+        return (self._keeper is None or self._keeper.is_settled) and self._engine.is_quiet()
 
 
 def _log_held(held: list[HeldTuples], stop: str) -> None:
@@ -121,5 +121,7 @@ def _log_held(held: list[HeldTuples], stop: str) -> None:
 def describe_backlog(engine: Engine, server: Server, files: FilePipeline) -> str:
     """Say how many tuples are not out yet, and where they wait."""
     waiting = sum(queue.tuples for queue in engine.storage.queues)
-    pending = sum(s.pending for outlet in server.outlets for s in outlet.readings()) + files.pending
-    return f"{waiting} tuples wait in queues, {pending} for slow readers"
+    readers = [(outlet.name, r) for outlet in server.outlets for r in outlet.readings() if r.pending]
+    pending = sum(r.pending for _, r in readers) + files.pending
+    slow = ", ".join(f"{r.name} of output {output}" for output, r in readers[:5])
+    return f"{waiting} tuples wait in queues, {pending} for slow readers" + (f" ({slow})" if slow else "")

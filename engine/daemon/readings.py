@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from catalog.network import Network
 from catalog.readings import EngineReading, OutputReading, OverloadReading, Readings, StreamReading
+from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from qos_monitor.histogram import LatencyRecorder
 from router.files.pipeline import FilePipeline
@@ -33,6 +34,7 @@ class DaemonReadings:
         recorders: Sequence[LatencyRecorder],
         overload: Callable[[], OverloadReading],
         is_draining: Callable[[], bool],
+        readiness: Readiness,
         now_ns: Callable[[], int],
     ) -> None:
         self._network = network
@@ -45,6 +47,7 @@ class DaemonReadings:
         self._recorders = recorders
         self._overload = overload
         self._is_draining = is_draining
+        self._readiness = readiness
         self._now_ns = now_ns
         self._started_ns = now_ns()
 
@@ -63,6 +66,7 @@ class DaemonReadings:
             bulk=self._spark.bulk_readings(),
             sinks=[*self._spark.sink_readings(), *self._files.sink_readings()],
             overload=self._overload(),
+            readiness=self._readiness.reading(),
         )
 
     def _stream(self, number: int) -> StreamReading:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from select import select
+from threading import Thread
+from time import sleep
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,9 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 FAILED = 0  # no signal's number: the engine has failed
 DONE = 255  # no signal's number either: a finite run has nothing left to read, or nobody to write to
 ONCE_DRAIN_SECONDS = 24 * 3600.0  # a batch is to be finished, however long that takes
+STOP_SECONDS = 4.5
+"""The time for what follows the draining: the last checkpoint, Spark's driver, the connections. A process that takes
+longer ends at once: the log has everything that was acknowledged. systemd and Docker give 25 s altogether."""
 EX_SOFTWARE = 70  # sysexits.h: an internal error; systemd restarts the daemon
 
 
@@ -104,13 +109,16 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
         _reload(file, overrides, network)
     if number == FAILED:
+        _exit_after(STOP_SECONDS, EX_SOFTWARE)
         daemon.stop(0.0)
         return EX_SOFTWARE
     log.info("%s: draining", "the sources are at their end" if number == DONE else signal.Signals(number).name)
     notify(STOPPING)
     for again in STOPS:
         signal.signal(again, _exit_now)
-    drained = daemon.stop(ONCE_DRAIN_SECONDS) if number == DONE else daemon.stop()
+    drain_s = ONCE_DRAIN_SECONDS if number == DONE else network.config.engine.drain_ns / 1e9
+    _exit_after(drain_s + STOP_SECONDS, 1)
+    drained = daemon.stop(drain_s)
     _log_stop(daemon, drained)
     failed = daemon.spark.failures or daemon.files.failures or not drained
     return 1 if number == DONE and failed else 0
@@ -200,6 +208,17 @@ def _reload(file: Path, overrides: Overrides, running: Network) -> None:
         log.info("%s has not changed", file)
     else:
         log.warning("%s is valid and differs from the running network: restart to deploy it", file)
+
+
+def _exit_after(seconds: float, code: int) -> None:
+    """End the process if it has not ended by then: a stop must not wait for a thread that never answers."""
+
+    def end() -> None:
+        sleep(seconds)
+        log.critical("still not stopped after %.1f s: the process ends now; the next start reads the log", seconds)
+        os._exit(code)
+
+    Thread(target=end, name="aurorad-exit", daemon=True).start()
 
 
 def _exit_now(_number: int, _frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from catalog.network import Network
+from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from qos_monitor.busy import BusyHistory
 from qos_monitor.loop import Monitor
@@ -15,7 +16,7 @@ from router.server import Server
 
 
 class Web:
-    """``why_not_ready`` returns the reason why the daemon takes no tuples, "" when it does. Owner: the I/O thread."""
+    """Owner: the I/O thread."""
 
     def __init__(
         self,
@@ -24,14 +25,14 @@ class Web:
         server: Server,
         monitor: Monitor,
         busy: BusyHistory,
-        why_not_ready: Callable[[], str],
+        readiness: Readiness,
     ) -> None:
         self._network = network
         self._engine = engine
         self._server = server
         self._monitor = monitor
         self._busy = busy
-        self._why_not_ready = why_not_ready
+        self._readiness = readiness
         self.http: HttpServer | None = None
 
     async def open(self) -> None:
@@ -70,7 +71,7 @@ class Web:
             metrics=lambda accept: self._metrics(accept),
             stats=self._monitor.stats,
             network=lambda: self._network,
-            ready=self._why_not_ready,
+            ready=self._readiness.checks,
             dead_letters=self._dead_letters,
             tap=self._engine.taps.register,
             explain=self.explain,

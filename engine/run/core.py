@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from catalog.network import Network
 from catalog.stats import Statistics
+from engine.operators.call_limits import CallLimits
 from engine.run.delivery import Delivery, OutputLog
 from engine.run.executable import Sheds
 from engine.run.idle_path import idle_paths
@@ -107,12 +108,14 @@ class Engine:
         self.taps = Taps(network, self._recompile)
         self.deliveries = self._make_deliveries(outlets, recorders, log)
         self.routes = Routes(self.storage, self._announce, self.loop.act_on_news, self.deliveries)
+        call_limits = CallLimits() if any(node.box.calls_users for node in network.boxes) else None
         self.pool = WorkerPool(
             network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns, self.journeys,
-            on_failure,
+            on_failure, call_limits,
         )  # fmt: skip
         for runtime in self.runtimes:
             runtime.watch_losses(self.shedding.book.boxes.get(runtime.node.number))
+            runtime.limit_calls(call_limits)
         self.ingress = Ingress(
             network,
             self.storage,

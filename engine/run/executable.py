@@ -2,6 +2,9 @@
 
 Compiling decides everything that follows from the sequence alone, so that no train pays for it: where the trains of
 each step go (the table of ``engine/run/followers``, which the simulator reads too), and which chains run fused.
+
+A step that calls code of users may never come back (``engine/operators/call_limits.py``). A plan with such a step runs
+as a ``PlanRun``: it remembers which step and which train are under way, so that another worker can go on behind them.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from typing import Protocol
 from catalog.network import Network
 from catalog.readings import train_bucket
 from engine.operators.boxes.base import Emit
+from engine.operators.call_limits import CallAbandonedError
 from engine.run.followers import Followers, SequenceStep, sequence_steps
 from engine.run.fuse import FusedChain, can_fuse
 from engine.run.runtime import BoxRuntime
 from engine.run.taps import Taps, offer
 from scheduler.claims import Claim
+from scheduler.plan import Plan
 from storage.queue import coalesce
 from storage.train import NO_WATERMARK, Train
 
@@ -39,9 +44,11 @@ class WorkerRoutes(Protocol):
 class Inbox:
     """The trains that wait for the boxes of one plan while it runs."""
 
-    __slots__ = ("backlogged", "trains")
+    __slots__ = ("backlogged", "called_ns", "trains", "under_way")
 
     def __init__(self, claims: dict[int, Claim]) -> None:
+        self.under_way: tuple[int, Train] | None = None  # port and train of a call that may not return
+        self.called_ns = 0  # when that call began
         self.trains: dict[int, list[Train]] = {a: c.trains for a, c in claims.items()}
         # Arcs whose queues were not emptied: a train that bypassed such a queue would overtake older ones.
         self.backlogged = {a for a, c in claims.items() if not c.emptied}
@@ -173,9 +180,11 @@ class SingleStep:
                 self._advance(port, train.watermark_ns, emitted, emit)
             if box.needs_clock:
                 box.tick(runtime.state, self.now_ns(), emit, runtime.tally)
-        except Exception:
-            # A bug in a box, or in trusted Python code that it calls, costs the tuples of this train. They are counted,
-            # and the daemon goes on.
+        except CallAbandonedError:
+            raise  # another worker has gone on with the plan: this thread must touch nothing
+        except BaseException:
+            # A bug in a box, or in trusted Python code that it calls (``sys.exit()`` too), costs the tuples of this
+            # train. They are counted, and the daemon goes on.
             log.exception("box %s failed on a train of %d tuples", runtime.node.name, train.count)
             emitted.clear()
             failed = True
@@ -209,6 +218,41 @@ class SingleStep:
                 emit(out_port, Train.empty(schema, out_ns))
 
 
+class LimitedStep(SingleStep):
+    """A box that calls code of users. The trains that it has not taken yet stay in the inbox: see ``give_up``."""
+
+    def run(self, inbox: Inbox) -> None:
+        for port, arc in enumerate(self.arcs):
+            waiting = inbox.trains.pop(arc, None)
+            left = [] if waiting is None else coalesce(waiting)
+            while left:
+                train, left = left[0], left[1:]
+                inbox.trains[arc] = left
+                inbox.under_way, inbox.called_ns = (port, train), perf_counter_ns()
+                self._call(port, train, inbox)
+                inbox.under_way = None
+            inbox.trains.pop(arc, None)
+
+    def give_up(self, inbox: Inbox) -> None:
+        """Count the train of a call that does not return as dead. On the worker that goes on with the plan."""
+        assert inbox.under_way is not None
+        runtime = self.runtime
+        port, train = inbox.under_way
+        inbox.under_way = None
+        runtime.box.give_up(runtime.state)
+        runtime.calls += 1
+        runtime.tuples_in += train.count
+        runtime.train_counts[train_bucket(train.count)] += 1
+        runtime.cost_ns += perf_counter_ns() - inbox.called_ns
+        runtime.tally.dead += train.count
+        log.error(
+            "box %s: a call does not return; its %d tuples are dead, and so are all that follow until a restart",
+            runtime.node.name,
+            train.count,
+        )
+        self._call(port, Train.empty(train.schema, train.watermark_ns), inbox)  # event time goes on
+
+
 class FusedStep:
     """A chain of filters and maps in one pass. While a queue inside it has a backlog, the boxes run one by one."""
 
@@ -235,7 +279,7 @@ class FusedStep:
     def _call(self, stage: int, trains: list[Train], inbox: Inbox) -> None:
         try:
             self.chain.run(stage, trains, lambda out: self.port.send(out, inbox))
-        except Exception:
+        except BaseException:
             # As for one box: a bug costs the tuples of these trains. They are counted, and the daemon goes on.
             log.exception("fused chain %s failed", [s.runtime.node.name for s in self.singles])
             for single in self.singles[stage:]:
@@ -248,14 +292,43 @@ class Executable:
     def __init__(self, steps: tuple[SingleStep | FusedStep, ...], routes: WorkerRoutes) -> None:
         self.steps = steps
         self.routes = routes
+        self.is_limited = any(isinstance(step, LimitedStep) for step in steps)
 
     def run(self, claims: dict[int, Claim]) -> None:
         inbox = Inbox(claims)
         for step in self.steps:
             step.run(inbox)
+        self.finish(inbox)
+
+    def finish(self, inbox: Inbox) -> None:
         for arc, trains in inbox.trains.items():  # they reached a box after its last step in this plan
             for train in trains:
                 self.routes.enqueue((arc,), train)
+
+
+class PlanRun:
+    """A plan with a step that may not return. Owner: the worker that runs it; then the one that takes it over."""
+
+    def __init__(self, plan: Plan, executable: Executable, claims: dict[int, Claim]) -> None:
+        self.plan = plan
+        self.begun_ns = perf_counter_ns()
+        self._executable = executable
+        self._inbox = Inbox(claims)
+        self._at = 0  # the step that is under way
+
+    def go_on(self) -> None:
+        """Run the steps from the one that is under way on."""
+        steps = self._executable.steps
+        while self._at < len(steps):
+            steps[self._at].run(self._inbox)
+            self._at += 1
+        self._executable.finish(self._inbox)
+
+    def give_up_call(self) -> None:
+        """Count the train of the call that does not return as dead. ``go_on`` takes the rest."""
+        step = self._executable.steps[self._at]
+        assert isinstance(step, LimitedStep)
+        step.give_up(self._inbox)
 
 
 def compile_sequence(
@@ -277,7 +350,9 @@ def compile_sequence(
 
     table = sequence_steps(network, boxes)
     singles = [
-        SingleStep(runtimes[step.box], tuple(map(port, network.boxes[step.box].out_arcs, step.ports)), now_ns)
+        (LimitedStep if runtimes[step.box].box.calls_users else SingleStep)(
+            runtimes[step.box], tuple(map(port, network.boxes[step.box].out_arcs, step.ports)), now_ns
+        )
         for step in table
     ]
     unfused = taps.arcs.keys() | dropped.keys()  # arcs that must carry trains of their own

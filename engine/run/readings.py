@@ -46,7 +46,8 @@ class EngineReadings:
     def workers(self) -> list[WorkerReading]:
         pool = self._engine.pool
         return [
-            WorkerReading(i, busy, plans) for i, (busy, plans) in enumerate(zip(pool.busy_ns, pool.plans, strict=True))
+            WorkerReading(i, *counts)
+            for i, counts in enumerate(zip(pool.busy_ns, pool.plans, pool.replaced, strict=True))
         ]
 
     def scheduler(self) -> SchedulerReading:

@@ -15,12 +15,14 @@ from engine.operators.boxes.base import Box, Tally
 from storage.train import NO_WATERMARK
 
 if TYPE_CHECKING:
+    from engine.operators.call_limits import CallLimits
     from load_shedder.record.book import BoxLosses
 
 
 class BoxRuntime:
     __slots__ = (
         "box",
+        "call_limits",
         "calls",
         "closed_ns",
         "cost_ns",
@@ -42,6 +44,7 @@ class BoxRuntime:
         self.state = self.box.new_state()
         self.losses: BoxLosses | None = None
         self.resets = 0  # how often the state was replaced by an empty one
+        self.call_limits: CallLimits | None = None
         self.tally = Tally()
         self.calls = 0
         self.tuples_in = 0
@@ -63,6 +66,13 @@ class BoxRuntime:
         self.state = self.box.new_state()
         self.resets += 1
         self.watch_losses(self.losses)
+        self.limit_calls(self.call_limits)
+
+    def limit_calls(self, limits: CallLimits | None) -> None:
+        """Give the box time limits for calls of users' code. Called again after its state is restored."""
+        self.call_limits = limits
+        if limits is not None:
+            self.box.limit_calls(self.state, limits)
 
     def count_dead_after_failure(self) -> None:
         """After a failure of the box, count as dead the tuples that it took in and that no other count includes."""
@@ -92,4 +102,5 @@ class BoxRuntime:
             tuples_out_by_port=tuple(self.tuples_out),
             withheld=self.losses.withheld if self.losses is not None else 0,
             dropped=tally.dropped,
+            failure=self.box.failure(self.state),
         )

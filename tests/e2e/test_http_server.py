@@ -49,7 +49,7 @@ class Daemon:
             metrics=lambda accept: expose(registry, accept),
             stats=self.monitor.stats,
             network=lambda: NETWORK,
-            ready=lambda: "",
+            ready=lambda: {"state": ""},
             dead_letters=lambda limit: [],
             tap=self._tap,
             explain=lambda output, where, limit: {},

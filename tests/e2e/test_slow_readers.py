@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from pathlib import Path
 
 from tests.e2e.daemon import TRADES, RunningDaemon, connect, free_ports, lines, ndjson, running, send, trade, wait_for
@@ -119,3 +120,60 @@ outputs:
                     newest = row["price"]
                     got += 1
         assert gaps > 0 and got + gaps in (count, count + 1)
+
+
+def test_a_stop_does_not_wait_for_readers_that_take_nothing(tmp_path: Path) -> None:
+    """One dead reader once made every SIGTERM take the whole time for draining."""
+    http, source, dropping, blocking = free_ports(4)
+    network = f"""
+engine: {{memory: {BUDGET // MIB}MiB, drain: 10m}}
+streams:
+  trades: {{schema: {TRADES}, source: {{tcp: 127.0.0.1:{source}}}}}
+boxes: {{all: {{filter: trades, where: "size > 0"}}}}
+outputs:
+  d: {{from: all, sink: {{tcp: 127.0.0.1:{dropping}, when_slow: drop, buffer: 64KiB}}}}
+  b: {{from: all, sink: {{tcp: 127.0.0.1:{blocking}, when_slow: block, buffer: 64KiB}}}}
+"""
+    with running(tmp_path, network, http) as daemon, deaf_reader(dropping), deaf_reader(blocking):
+        flood = Flood(source)
+        flood.start()
+        for output in ("d", "b"):
+            wait_for(lambda o=output: has_pending(daemon, o), "tuples wait for the reader", 60)
+        flood.stop()
+        assert daemon.end() == 0
+        stopped = daemon.log[-1]["message"]
+    assert "with tuples left" in stopped and stopped.endswith(" 0 unaccounted for")
+
+
+def has_pending(daemon: RunningDaemon, output: str) -> bool:
+    return any(s["pending"] for s in daemon.output(output)["subscribers"])
+
+
+def test_an_output_right_behind_a_stream_holds_it_at_the_budget(tmp_path: Path) -> None:
+    """Trains once went past the budget where no queue lies between a stream and a blocked output."""
+    http, source, sink = free_ports(3)
+    network = f"""
+engine: {{memory: 16MiB}}
+streams:
+  trades: {{schema: {TRADES}, source: {{tcp: 127.0.0.1:{source}}}}}
+outputs:
+  o: {{from: trades, sink: {{tcp: 127.0.0.1:{sink}, when_slow: block, buffer: 1MiB}}}}
+"""
+    with running(tmp_path, network, http) as daemon, deaf_reader(sink):
+        idle_bytes = daemon.rss_bytes()
+        flood = Flood(source)
+        flood.start()
+        try:
+            wait_for(lambda: held(daemon), "the stream is held", 60)
+            received = daemon.stream("trades")["received_bytes"]
+            wait_for(lambda: not _grows(daemon), "the senders wait", 60)
+        finally:
+            flood.stop()
+        assert received > 0
+        assert daemon.rss_bytes() - idle_bytes < 1.25 * 16 * MIB + 100 * MIB
+
+
+def _grows(daemon: RunningDaemon) -> bool:
+    before = daemon.stream("trades")["received_bytes"]
+    time.sleep(0.3)
+    return bool(daemon.stream("trades")["received_bytes"] != before)

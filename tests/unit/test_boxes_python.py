@@ -128,3 +128,21 @@ def test_only_the_rows_at_fault_are_dead(values: list[int], faulty: set[int]) ->
     assert tally.dead == len(values) - len(good) and tally.filtered == 0
     assert [d.row["n"] for d in state.dead] == [v for v in values if v in faulty][-DEAD_KEPT:]
     assert all(d.why.endswith(" raised KeyError: 'faulty'") for d in state.dead)
+
+
+def test_a_negative_index_is_refused() -> None:
+    """numpy takes it for a row from the end; the box must not give a result the arrival of another row."""
+    trains, tally, state = run(lambda c: {"n": c["n"], "_index": [0, 1, -1]}, {"n": "int"})
+    assert not trains and tally.dead == 3
+    assert "positions from 0" in state.dead[-1].why
+
+
+def test_a_function_that_exits_costs_the_rows_at_fault() -> None:
+    def exits(columns: dict[str, Any]) -> dict[str, Any]:
+        if (columns["n"] == 2).any():
+            sys.exit(1)
+        return {"n": columns["n"]}
+
+    trains, tally, _ = run(exits, {"n": "int"})
+    assert [n for t in trains for n in t.to_pylist(0)] == [1, 3]
+    assert tally.dead == 1

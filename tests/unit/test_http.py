@@ -57,7 +57,7 @@ class Browser:
                 metrics=lambda accept: (f"accept {accept}".encode(), "text/plain; version=0.0.4; charset=utf-8"),
                 stats=lambda: {"engine": {"load_ratio": 0.5}},
                 network=lambda: NETWORK,
-                ready=lambda: why_not_ready,
+                ready=lambda: {"state": why_not_ready, "disk": ""},
                 dead_letters=lambda limit: self.letters[-limit:],
                 tap=self.taps,
                 explain=_explain,
@@ -114,7 +114,8 @@ def test_health_and_readiness() -> None:
     assert get("/ready")[0] == 200
     status, _, body = get("/ready", why_not_ready="draining")
     assert status == 503
-    assert orjson.loads(body) == {"status": "not ready", "why": "draining"}
+    checks = {"state": "draining", "disk": "ok"}
+    assert orjson.loads(body) == {"status": "not ready", "why": "state: draining", "checks": checks}
     assert get("/health", why_not_ready="draining")[0] == 200, "alive is not ready"
 
 

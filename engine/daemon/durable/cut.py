@@ -149,6 +149,7 @@ def restore_runtime(runtime: BoxRuntime, data: Mapping[str, Any]) -> bool:
     tally = runtime.tally
     runtime.state = runtime.box.restore(data["state"])
     runtime.watch_losses(runtime.losses)
+    runtime.limit_calls(runtime.call_limits)
     tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors = data["tally"]
     tally.dropped = data.get("dropped", 0)  # not in checkpoints of version 0.2
     runtime.calls, runtime.tuples_in, runtime.cost_ns = data["counts"]

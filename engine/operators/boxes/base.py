@@ -33,6 +33,7 @@ from engine.operators.expressions import Expression, compile_expression
 from storage.train import Train
 
 if TYPE_CHECKING:
+    from engine.operators.call_limits import CallLimits
     from load_shedder.record.book import BoxLosses
 
 LOST_TIME = ""
@@ -92,6 +93,8 @@ class Box(ABC):
     keeps_rows: ClassVar[bool] = False
     dead_because: ClassVar[str] = ""  # why the box cannot process a tuple, where it keeps no ``dead_rows``
     needs_clock: ClassVar[bool] = False  # ``tick`` is called about ten times a second, tuples or not
+    # Calls code of users, which may never return: ``limit_calls`` gives the state the time limits by which to call it.
+    calls_users: ClassVar[bool] = False
 
     def __init__(self, parameters: Any) -> None:
         self.parameters = parameters
@@ -152,6 +155,16 @@ class Box(ABC):
 
     def watch_losses(self, state: Any, losses: BoxLosses) -> None:
         """Give the state the record of dropped tuples, so that the box can tell which windows are incomplete."""
+
+    def limit_calls(self, state: Any, limits: CallLimits) -> None:
+        """Give the state the time limits for calls of users' code. For boxes with ``calls_users``."""
+
+    def give_up(self, state: Any) -> None:
+        """Call no code of users any more: a call has not returned and cannot be ended."""
+
+    def failure(self, state: Any) -> str:
+        """Return why the box processes nothing any more; empty while it does."""
+        return ""
 
     def new_state(self) -> Any:
         """Return an empty state; None for a box that remembers nothing."""

@@ -13,9 +13,13 @@ a tuple or an expression.
 - The result has one row for each row given. A function that drops or repeats rows also returns `_index`: for each row
   of the result, the position of the row that it came from.
 - The function must not depend on how the stream is split into trains.
-- If the function raises, or its result does not fit `schema`, the box halves the train until the rows at fault are
-  alone. Those rows are dead: the daemon counts and logs them, and `/api/v1/dead_letters` shows the last 100 with their
-  errors. All other rows pass.
+- If the function raises (`sys.exit()` too), or its result does not fit `schema`, the box halves the train until the
+  rows at fault are alone. Those rows are dead: the daemon counts and logs them, and `/api/v1/dead_letters` shows the
+  last 100 with their errors. All other rows pass.
+- The calls for one train have `timeout` together. At its end the call under way is interrupted, and the rows that have
+  no result yet are dead. The interruption reaches every loop in Python, but not a wait in C code (a socket, a lock). A
+  call that does not end half a second later is given up: another thread takes the worker's place, every row that comes
+  to the box from then on is dead until a restart, and `/ready` says so.
 
 Cost: that of the function, and about 20 us a call; strings become Python objects. A function that always fails costs
 two calls a tuple. State: none. A checkpoint does not hold what the function remembers.
@@ -29,22 +33,28 @@ from __future__ import annotations
 import importlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field as Parameter
 
+from catalog.config.units import PositiveDuration
 from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
 from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, DeadRow, Emit, Tally
+from engine.operators.call_limits import CallAbandonedError, CallTimedOutError
 from storage.strings import StringInterner, StringPool
 from storage.train import Array, Mask, Train, tidy_valid
+
+if TYPE_CHECKING:
+    from engine.operators.call_limits import CallLimits
 
 Function = Callable[[dict[str, Array]], Mapping[str, Any]]
 INDEX = "_index"
 DEAD_KEPT = 100
+TIMEOUT_NS = 5 * 10**9
 
 
 class PythonParameters(BoxParameters):
@@ -58,16 +68,21 @@ class PythonParameters(BoxParameters):
         default=None,
         description="field of the result with the event time, for boxes downstream; the function must not lower it",
     )
+    timeout: PositiveDuration = Parameter(
+        default=TIMEOUT_NS, description="time for all calls of one train; after it, rows without a result are dead"
+    )
 
 
 class PythonState:
     """Owned by the worker that runs the box."""
 
-    __slots__ = ("dead", "strings")
+    __slots__ = ("dead", "is_given_up", "limits", "strings")
 
     def __init__(self, schema: Schema) -> None:
         self.strings = {f.name: StringInterner() for f in schema if f.type is Type.STRING}
         self.dead: deque[DeadRow] = deque(maxlen=DEAD_KEPT)
+        self.limits: CallLimits | None = None
+        self.is_given_up = False  # a call has not returned: the function is not called any more
 
 
 class Python(Box):
@@ -75,6 +90,7 @@ class Python(Box):
     summary = "call a Python function on whole columns (trusted code)"
     parameters_model = PythonParameters
     typical_cost_ns = (20_000.0, 100.0)
+    calls_users = True
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         p: PythonParameters = self.parameters
@@ -115,20 +131,37 @@ class Python(Box):
     def new_state(self) -> PythonState:
         return PythonState(self._schema)
 
+    def limit_calls(self, state: PythonState, limits: CallLimits) -> None:
+        state.limits = limits
+
+    def give_up(self, state: PythonState) -> None:
+        state.is_given_up = True
+
+    def failure(self, state: PythonState) -> str:
+        return f"a call of {self.parameters.call} does not return" if state.is_given_up else ""
+
     def run(self, state: PythonState, port: int, train: Train, emit: Emit, tally: Tally) -> None:
+        if state.is_given_up:
+            tally.dead += train.count
+            return
         good: list[Train] = []
         failed = 0
         waiting = [train]
+        limits = state.limits
+        deadline = 0.0 if limits is None else limits.deadline(self.parameters.timeout)
         while waiting:
             part = waiting.pop()
             try:
-                good.append(self._call(state, part))
-            except Exception as error:  # noqa: BLE001  (any error of the function counts against its rows)
-                if part.count == 1:
-                    failed += 1
-                    row = {f.name: part.to_pylist(i)[0] for i, f in enumerate(part.schema)}
-                    why = f"{self.parameters.call} raised {type(error).__name__}: {error}"
-                    state.dead.append(DeadRow(int(part.arrival_ns[0]), row, why))
+                good.append(self._call(state, part, deadline))
+            except CallAbandonedError:
+                raise  # the train is dead and counted already, and this thread owns nothing any more
+            except BaseException as error:  # noqa: BLE001  (any error of the function counts against its rows)
+                is_late = limits is not None and (isinstance(error, CallTimedOutError) or limits.is_past(deadline))
+                if part.count == 1 or is_late:
+                    lost = [part, *waiting] if is_late else [part]
+                    failed += sum(p.count for p in lost)
+                    _keep_dead(state, lost, f"{self.parameters.call} raised {type(error).__name__}: {error}")
+                    waiting = [] if is_late else waiting
                 else:
                     middle = part.count // 2
                     waiting += (part.slice(middle, part.count), part.slice(0, middle))
@@ -141,14 +174,20 @@ class Python(Box):
     def dead_rows(self, state: PythonState) -> Sequence[DeadRow]:
         return list(state.dead.copy())  # copy() is atomic under the GIL; iterating is not
 
-    def _call(self, state: PythonState, train: Train) -> Train:
-        result = dict(self._function({f.name: _given(train, i) for i, f in enumerate(self._inputs)}))
+    def _call(self, state: PythonState, train: Train, deadline: float) -> Train:
+        columns = {f.name: _given(train, i) for i, f in enumerate(self._inputs)}
+        if state.limits is None:
+            result = dict(self._function(columns))
+        else:
+            result = state.limits.call(deadline, lambda: dict(self._function(columns)))
         index = result.pop(INDEX, None)
         arrival_ns = train.arrival_ns
         if index is not None:
             places = np.asarray(index)
             if places.dtype.kind not in "iu" or places.ndim != 1:
                 raise TypeError(f"{INDEX} must be one column of whole numbers")
+            if places.size and not (int(places.min()) >= 0 and int(places.max()) < train.count):
+                raise IndexError(f"{INDEX} must be positions from 0 to {train.count - 1}")
             arrival_ns = arrival_ns[places]
         missing, extra = (
             [n for n in self._schema.names if n not in result],
@@ -166,13 +205,21 @@ class Python(Box):
         )
 
 
+def _keep_dead(state: PythonState, parts: list[Train], why: str) -> None:
+    """Keep the last rows at fault, with their error."""
+    for part in parts:
+        last = part.slice(max(0, part.count - DEAD_KEPT), part.count)
+        for arrival_ns, row in zip(last.arrival_ns.tolist(), last.to_rows(), strict=True):
+            state.dead.append(DeadRow(arrival_ns, dict(zip(last.schema.names, row, strict=True)), why))
+
+
 def _imported(call: str) -> Function:
     module_name, _, path = call.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BindError(f"{call} cannot be imported: {type(error).__name__}: {error}", ("call",)) from error
     if not callable(found):
         raise BindError(f"{call} is not a function", ("call",))

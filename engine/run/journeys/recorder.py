@@ -200,6 +200,13 @@ class Journeys:
         self._running[get_ident()] = probed
         return probed
 
+    def take_over_plan(self, thread: int) -> ProbedPlan | None:
+        """Note that this thread goes on with the plan that another one has not finished. Returns its probes."""
+        probed = self._running.pop(thread, None)
+        if probed is not None:
+            self._running[get_ident()] = probed
+        return probed
+
     def end_plan(self, probed: ProbedPlan) -> None:
         """Note that the plan has ended: the costs of its boxes are known, and which probes did not leave it."""
         now_ns = self.now_ns()
