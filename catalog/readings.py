@@ -94,6 +94,7 @@ class BoxReading(NamedTuple):
     train_counts: Sequence[int] = ()  # calls by train_bucket()
     tuples_out_by_port: Sequence[int] = ()  # empty: unknown, assumed to be spread evenly
     withheld: int = 0  # results of windows of which tuples were dropped
+    late_by_ns: int = 0  # the most that a late tuple was behind the watermark
     dropped: int = 0  # of the absorbed: tuples that were still in a window when the daemon stopped, which dropped them
     failure: str = ""  # why the box processes nothing any more: every tuple that it takes is dead
 

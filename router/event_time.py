@@ -14,6 +14,10 @@ Rules
   behind, the watermark stays 30 s behind, so that the sender's next tuples are not late. The lag counts only up to
   ``max_skew``: a sender further behind replays the past, and a silent replay is finished. Without ``idle``, a stream by
   event time waits for its next tuple without limit. For a stream by arrival time ``idle`` is one second by default.
+- The clock of a stream by event time starts with its first tuple or heartbeat. Before that nobody knows whether today's
+  tuples will come or a file of last year, so silence alone does not move it. A stream that has been silent since the
+  start for ``idle`` only follows the streams that it meets in a box: they do not wait for it longer than ``idle``, and
+  if they replay the past, it may do so too. Silence counts from the start of the process, after a replay of its log.
 - A stream whose files have all been read is exhausted, but not at its end: files that are brought later (``ingest``,
   the files of the next day) continue where it stopped. So its watermark stays at the last tuple. Only other streams
   that meet it in a box with watermarks pull it along, so that they do not wait for it.
@@ -34,7 +38,7 @@ from threading import Lock
 from typing import Any
 
 from catalog.network import Network, Stream
-from storage.train import NO_WATERMARK, Train
+from storage.train import END_WATERMARK, NO_WATERMARK, Train
 
 MAX_SKEW_NS = 3_600 * 10**9
 ARRIVAL_IDLE_NS = 10**9
@@ -50,9 +54,10 @@ class StreamClock:
         "_lag_ns",
         "_last_sign_ns",
         "_time_column",
-        "follows",
         "idle_ns",
+        "is_exhausted",
         "max_skew_ns",
+        "met",
         "newest_ns",
         "refused",
         "slack_ns",
@@ -77,7 +82,8 @@ class StreamClock:
         self.refused = 0  # tuples and heartbeats from too far ahead
         self._last_sign_ns = started_ns  # the clock at the last tuple or heartbeat; at first, at the start
         self._lag_ns = 0  # how far the event time was behind the clock then
-        self.follows: Sequence[StreamClock] = ()  # of an exhausted stream: the streams that must not wait for it
+        self.is_exhausted = False  # its files have all been read
+        self.met: Sequence[StreamClock] = ()  # the streams that it meets in a box
 
     def stamp(self, train: Train, now_ns: int) -> Train:
         """Return the train without its refused tuples, and with the stream's watermark.
@@ -116,11 +122,20 @@ class StreamClock:
 
     def idle_watermark(self, now_ns: int) -> int | None:
         """Return the watermark of a silent or exhausted stream; None when it is not new."""
-        watermark_ns = max((other.watermark_ns for other in self.follows), default=NO_WATERMARK)
-        if self.idle_ns is not None and now_ns - self._last_sign_ns >= self.idle_ns:
+        is_silent = self.idle_ns is not None and now_ns - self._last_sign_ns >= self.idle_ns
+        has_begun = self.newest_ns != NO_WATERMARK or self._time_column is None
+        watermark_ns = NO_WATERMARK
+        if self.is_exhausted or (is_silent and not has_begun):
+            met_ns = (clock.watermark_ns for clock in self.met)
+            watermark_ns = max((ns for ns in met_ns if ns < END_WATERMARK), default=NO_WATERMARK)
+        if is_silent and has_begun:
             lag_ns = min(max(self._lag_ns, 0), self.max_skew_ns)
             watermark_ns = max(watermark_ns, now_ns - lag_ns - self.slack_ns)
         return watermark_ns if watermark_ns > self.watermark_ns else None
+
+    def count_silence_from(self, now_ns: int) -> None:
+        """Count silence from this moment on: nobody could send while the daemon was down."""
+        self._last_sign_ns = now_ns
 
     def _note_event_time(self, event_ns: int, now_ns: int) -> None:
         self.newest_ns = max(self.newest_ns, event_ns)
@@ -138,16 +153,22 @@ class StreamClock:
         """Begin as at first: after the end of event time, tuples come again."""
         self.newest_ns = self.watermark_ns = NO_WATERMARK
         self._lag_ns = 0
-        self.follows = ()
+        self.is_exhausted = False
 
     def snapshot(self) -> dict[str, int]:
-        return {"newest_ns": self.newest_ns, "watermark_ns": self.watermark_ns, "refused": self.refused}
+        return {
+            "newest_ns": self.newest_ns,
+            "watermark_ns": self.watermark_ns,
+            "refused": self.refused,
+            "lag_ns": self._lag_ns,
+        }
 
     def restore(self, data: dict[str, Any]) -> None:
-        """Restore the watermark from before a restart: the promise still holds. Silence counts from now on."""
+        """Restore the watermark from before a restart: the promise still holds."""
         self.newest_ns = int(data["newest_ns"])
         self.watermark_ns = int(data["watermark_ns"])
         self.refused = int(data["refused"])
+        self._lag_ns = int(data.get("lag_ns", 0))  # not in checkpoints of version 0.2
 
 
 def make_clock(network: Network, stream: Stream, now_ns: int) -> StreamClock | None:
@@ -170,9 +191,11 @@ class EventTime:
     def __init__(self, network: Network, now_ns: Callable[[], int]) -> None:
         started_ns = now_ns()
         self._now_ns = now_ns
-        self._network = network
         self._schemas = [s.schema for s in network.streams]
         self.clocks = [make_clock(network, stream, started_ns) for stream in network.streams]
+        for clock, met in zip(self.clocks, streams_met(network), strict=True):
+            if clock is not None:
+                clock.met = [other for number in met if (other := self.clocks[number]) is not None]
         self.idle_watermarks = [None if clock is None else clock.idle_watermark for clock in self.clocks]
 
     def heartbeat(self, stream: int, event_ns: int) -> Train | None:
@@ -189,14 +212,25 @@ class EventTime:
         """Let the watermark of an exhausted stream follow those of the streams that it meets in a box."""
         clock = self.clocks[stream]
         if clock is not None:
-            met = streams_met(self._network, stream)
-            clock.follows = [other for number in met if (other := self.clocks[number]) is not None]
+            clock.is_exhausted = True
+
+    def count_silence_from_now(self) -> None:
+        """Count the silence of all streams from now on: a start has replayed its log, and senders come now."""
+        for clock in self.clocks:
+            if clock is not None:
+                clock.count_silence_from(self._now_ns())
 
 
-def streams_met(network: Network, stream: int) -> list[int]:
-    """Return the other streams that share a box with this one, by arcs that carry watermarks."""
+def streams_met(network: Network) -> list[list[int]]:
+    """Return, by stream, the other streams that share a box with it, by arcs that carry watermarks."""
+    if len(network.streams) < 2:
+        return [[] for _ in network.streams]
     boxes = [boxes_downstream(network, s) for s in network.streams]
-    return [s.number for s in network.streams if s.number != stream and boxes[s.number] & boxes[stream]]
+    streams: dict[int, set[int]] = {}  # by box
+    for number, found in enumerate(boxes):
+        for box in found:
+            streams.setdefault(box, set()).add(number)
+    return [sorted(set().union(*(streams[box] for box in found)) - {number}) for number, found in enumerate(boxes)]
 
 
 def boxes_downstream(network: Network, stream: Stream) -> set[int]:

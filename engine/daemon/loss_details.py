@@ -35,14 +35,22 @@ class LossDetails:
     def _where(self) -> str:
         return "; /api/v1/dead_letters shows them" if self._network.config.http.listen is not None else ""
 
-    def late(self, box: str) -> str:
-        """Name the streams whose ``slack`` decides what is late, or the port where the late tuples leave."""
+    def late(self, box: str, readings: Readings) -> str:
+        """Say how late, and name the settings that decide it, or the port where the late tuples leave."""
         node = self._network.box(box)
+        streams = self._streams_before(node)
+        late_ns = max((b.late_by_ns for b in readings.boxes if b.name == box), default=0)
         for port, arcs in zip(node.ports, node.out_arcs, strict=True):
             if port == "late" and arcs:
-                return f"; they leave by {box}.late"
-        slacks = ", ".join(f"{s.name}: {format_duration(s.slack_ns)}" for s in self._streams_before(node))
-        return f"; their windows had closed: more `slack` waits longer for disorder (now {slacks})"
+                return f", by up to {_rounded(late_ns)}; they leave by {box}.late"
+        slacks = ", ".join(f"{s.name}: {format_duration(s.slack_ns)}" for s in streams)
+        text = f", by up to {_rounded(late_ns)}; more `slack` waits longer for disorder (now {slacks})"
+        idles = ", ".join(f"{s.name}: {format_duration(s.options.idle_ns)}" for s in streams if _idle_ns(s) is not None)
+        if idles:
+            text += f"; a stream that is silent for its `idle` goes on with the clock (now {idles})"
+        if idles and late_ns > min(s.options.max_skew_ns for s in streams if _idle_ns(s) is not None):
+            text += "; these times are older than `max_skew`: to send old data with pauses, set a longer `idle` or none"
+        return text
 
     def dead(self, box: str) -> str:
         """Say why a box could not process its last dead tuple."""
@@ -78,6 +86,17 @@ class LossDetails:
             boxes |= new
             ahead += new
         return [s for s in self._network.streams if not boxes.isdisjoint(self._network.consumers(s.arcs))]
+
+
+def _idle_ns(stream: Stream) -> int | None:
+    idle_ns: int | None = getattr(stream.options, "idle_ns", None)
+    return idle_ns
+
+
+def _rounded(ns: int) -> str:
+    """Return a duration without more digits than anybody reads: 17d, 3h, 12.5s."""
+    size = next((size for size in (86_400 * 10**9, 3_600 * 10**9) if ns >= 2 * size), None)
+    return format_duration(ns if size is None else ns // size * size)
 
 
 def _printable(text: str) -> str:

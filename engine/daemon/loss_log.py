@@ -52,7 +52,7 @@ KINDS = (
     LossKind(
         "late", "box {place} left out {amount} that came too late",
         lambda r: ((b.name, {"": b.late}) for b in r.boxes if b.late),
-        lambda details, place, r: details.late(place),
+        lambda details, place, r: details.late(place, r),
     ),
     LossKind(
         "dead", "box {place} could not process {amount}",

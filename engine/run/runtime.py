@@ -101,6 +101,7 @@ class BoxRuntime:
             train_counts=tuple(self.train_counts),
             tuples_out_by_port=tuple(self.tuples_out),
             withheld=self.losses.withheld if self.losses is not None else 0,
+            late_by_ns=tally.late_by_ns,
             dropped=tally.dropped,
             failure=self.box.failure(self.state),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.e2e.daemon import connect, free_ports, lines, ndjson, running, wait_for
+from tests.e2e.daemon import connect, free_ports, lines, ndjson, running, send, wait_for
 
 S = 10**9
 
@@ -64,3 +64,21 @@ def test_a_tuple_from_the_year_2100_is_refused_and_changes_nothing(tmp_path: Pat
         wait_for(lambda: daemon.stream("s")["received"] == 6, "all have come")
         stream = daemon.stream("s")
         assert (stream["admitted"], stream["rejected"]) == (5, {"skew": 1})
+
+
+def test_old_data_after_a_silent_start_give_results_and_after_a_pause_a_line_in_the_log(tmp_path: Path) -> None:
+    """The clock of a stream starts with its first tuple. A pause of ``idle`` ends a replay of the past."""
+    http, source, sink = free_ports(3)
+    january_ns = (time.time_ns() - 300 * 24 * 3600 * S) // S * S
+    with running(tmp_path, network(source, sink, "idle: 300ms"), http) as daemon, connect(sink) as reader:
+        started = time.monotonic()
+        wait_for(lambda: time.monotonic() - started > 1.0, "the stream was silent for longer than idle")
+        send(source, ndjson(rows(january_ns, 3)))
+        [result] = lines(reader, 1)
+        assert (result["window_start"], result["n"]) == (january_ns, 3)
+        send(source, ndjson(rows(january_ns, 2)))
+        told = "box w left out 2 tuples that came too late, by up to 299d"
+        wait_for(lambda: any(told in entry["message"] for entry in daemon.log), "the loss is in the log")
+        [line] = [entry["message"] for entry in daemon.log if told in entry["message"]]
+        for setting in ("`slack`", "(now s: 100ms)", "`idle`", "(now s: 300ms)", "`max_skew`"):
+            assert setting in line

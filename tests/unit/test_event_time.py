@@ -106,10 +106,36 @@ def test_a_replay_of_the_past_that_falls_silent_is_over() -> None:
     assert it.idle_watermark(NOW + 5 * S) == NOW + 5 * S - MAX_SKEW_NS
 
 
-def test_a_stream_that_never_spoke_is_silent_too() -> None:
+def test_the_clock_starts_with_the_first_tuple_and_not_with_silence() -> None:
     it = clock(idle_ns=5 * S)
+    assert it.idle_watermark(NOW + 10**6 * S) is None
+    january_ns = NOW - 300 * 24 * 3600 * S
+    assert it.stamp(train_of(january_ns), NOW + 10**6 * S).watermark_ns == january_ns
+    by_arrival = StreamClock(None, started_ns=NOW)
+    assert by_arrival.idle_watermark(NOW + S) == NOW + S, "no tuple arrives in the past"
+
+
+def test_a_stream_that_never_spoke_follows_those_that_it_meets_after_idle() -> None:
+    it, other, ended = clock(idle_ns=5 * S), clock(), clock()
+    it.met = [other, ended]
+    ended.stamp(Train.empty(SCHEMA, END_OF_TIME), NOW)
+    assert it.idle_watermark(NOW + 5 * S) is None, "the other has not begun either"
+    other.stamp(train_of(NOW - 60 * S), NOW)
     assert it.idle_watermark(NOW + 4 * S) is None
-    assert it.idle_watermark(NOW + 5 * S) == NOW + 5 * S
+    assert it.idle_watermark(NOW + 5 * S) == NOW - 60 * S, "or the other would wait for it for ever"
+    it.stamp(train_of(NOW - 50 * S), NOW)
+    other.stamp(train_of(NOW), NOW)
+    assert it.idle_watermark(NOW + 4 * S) is None, "from its first tuple on it has a clock of its own"
+
+
+def test_a_restart_keeps_the_lag_and_counts_silence_anew() -> None:
+    before = clock(idle_ns=5 * S)
+    before.stamp(train_of(NOW - 30 * S), NOW)
+    after = clock(idle_ns=5 * S)
+    after.restore(before.snapshot())
+    after.count_silence_from(NOW + 100 * S)
+    assert after.idle_watermark(NOW + 104 * S) is None
+    assert after.idle_watermark(NOW + 105 * S) == NOW + 75 * S, "a sender that is always 30 s behind is not late"
 
 
 def test_without_idle_a_stream_by_event_time_waits() -> None:
@@ -194,7 +220,7 @@ outputs: {{a: {{from: w}}, b: {{from: alone}}}}
 """,
         {},
     )
-    assert [streams_met(network, number) for number in range(3)] == [[1], [0], []]
+    assert streams_met(network) == [[1], [0], []]
     event_time = EventTime(network, lambda: NOW)
     files, live, apart = [c for c in event_time.clocks if c is not None]
     files.stamp(train_of(NOW - 60 * S), NOW)

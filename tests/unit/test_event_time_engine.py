@@ -94,6 +94,30 @@ def test_the_last_window_of_a_silent_stream_comes_out() -> None:
         assert all(r.reading().late == 0 for r in it.engine.runtimes)
 
 
+def test_old_data_after_a_silent_start_are_not_late_on_either_side_of_a_join() -> None:
+    january_ns = NOW - 300 * 24 * 3600 * S
+    with running() as it:
+        it.wait(20)
+        it.feed("trades", january_ns, january_ns + S)
+        it.feed("quotes", january_ns)
+        it.wait(8)
+        assert [n for _, n in windows(it)] == [2]
+        assert sorted(row[2] is None for row in it.out["pairs"]) == [False, False]
+        assert all(r.reading().late == 0 for r in it.engine.runtimes)
+
+
+def test_a_pause_of_idle_ends_a_replay_and_says_how_late_the_rest_is() -> None:
+    """What idle may do to old data: after the pause the stream is with the clock, and the rest of the file is late."""
+    january_ns = NOW - 300 * 24 * 3600 * S
+    with running() as it:
+        it.feed("trades", january_ns)
+        it.wait(6)
+        it.feed("trades", january_ns + S)
+        counted = next(r.reading() for r in it.engine.runtimes if r.node.name == "counted")
+        assert counted.late == 1
+        assert 299 * 24 * 3600 * S < counted.late_by_ns < 301 * 24 * 3600 * S
+
+
 def test_the_year_2100_changes_nothing() -> None:
     with running() as it:
         for times in ([NOW], [YEAR_2100, NOW + S], [YEAR_2100], [NOW + 3 * S, YEAR_2100 + 1]):

@@ -108,6 +108,7 @@ class Keeper:
     def attach(self, engine: Engine, event_time: EventTime, readers: LogReaders, counters: KeptCounters) -> None:
         """Bind the engine and the server. Later than the constructor, because both are built on this keeper."""
         self._engine = engine
+        self._event_time = event_time
         self._clocks = event_time.clocks
         self._readers = readers
         self._counters = counters
@@ -161,6 +162,7 @@ class Keeper:
         if has_ended(self._clocks):
             begin_anew(self._engine.runtimes, self._clocks)
         self._recovery.finish()
+        self._event_time.count_silence_from_now()
         for outbox in self.outboxes:
             outbox.durable_names = set(outbox.names)
         self._commit_now()

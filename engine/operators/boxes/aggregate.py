@@ -324,7 +324,7 @@ class Aggregate(Box):
         late = sound & (times_ns < state.late_below_ns)
         late_tuples = train.where(late)
         if late_tuples.count:
-            tally.late += late_tuples.count
+            tally.add_late(late_tuples.count, max(state.late_below_ns, state.closed_ns) - int(times_ns[late].min()))
             emit(LATE, late_tuples.with_watermark(NO_WATERMARK))
         kept = np.flatnonzero(sound & ~late)
         return train.take(kept), times_ns.take(kept)

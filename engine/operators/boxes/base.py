@@ -52,15 +52,21 @@ class BoxParameters(BaseModel):
 class Tally:
     """What happened to the tuples that a box took and did not emit. Written by the worker that runs the box."""
 
-    __slots__ = ("absorbed", "dead", "dropped", "filtered", "late", "null_errors")
+    __slots__ = ("absorbed", "dead", "dropped", "filtered", "late", "late_by_ns", "null_errors")
 
     def __init__(self) -> None:
         self.filtered = 0  # dropped on purpose
         self.absorbed = 0  # taken into a window, a join or an order
         self.late = 0  # too late for its window
+        self.late_by_ns = 0  # the most that one of them was behind the watermark
         self.dead = 0  # could not be processed
         self.dropped = 0  # of the absorbed: were still in a window when the daemon stopped, which dropped them
         self.null_errors = 0  # overflows and divisions by zero that became NULL; these are not tuples
+
+    def add_late(self, tuples: int, by_ns: int) -> None:
+        """Count late tuples; ``by_ns`` is the most that one of them is behind the watermark."""
+        self.late += tuples
+        self.late_by_ns = max(self.late_by_ns, by_ns)
 
 
 class DeadRow(NamedTuple):

@@ -200,7 +200,8 @@ class Top(Box):
         if state.watermark_ns == NO_WATERMARK:
             return train
         in_time = train.where(self._windows_of(train) >= state.watermark_ns // (self._size_ns or 1))
-        tally.late += train.count - in_time.count
+        if in_time.count < train.count:
+            tally.add_late(train.count - in_time.count, state.watermark_ns - int(self._times(train).min()))
         return in_time
 
     def _count(self, state: TopState, keys: Numbers) -> Numbers:

@@ -62,10 +62,11 @@ class JoinState:
         """Return the tuples that are not late, with the fields that are kept, and count both kinds."""
         side = self.sides[port].side
         train = side.kept(train)
-        late = side.times(train) < self.watermark_ns
+        times = side.times(train)
+        late = times < self.watermark_ns
         if late.any():
             in_time = train.where(~late)
-            tally.late += train.count - in_time.count
+            tally.add_late(train.count - in_time.count, self.watermark_ns - int(times.min()))
             train = in_time
         tally.absorbed += train.count
         return train
