@@ -29,6 +29,10 @@ class TableEncoder:
         self._is_iso_time = [f.type is Type.TIMESTAMP and timestamps == "iso" for f in schema]
         self._has_begun = False
 
+    @property
+    def not_finite(self) -> int:
+        return self._rows.not_finite
+
     def begin(self) -> bytes:
         return b""
 
