@@ -21,7 +21,7 @@ WORKDIR /src
 # Dependencies first: they change seldom, and this layer is the large one.
 COPY requirements.lock ./
 RUN pip install --require-hashes -r requirements.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE aurorad.py ./
 COPY catalog catalog
 COPY storage storage
 COPY scheduler scheduler

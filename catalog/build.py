@@ -26,6 +26,7 @@ from catalog.config.checks import (
     check_listeners,
     check_names,
     check_policy,
+    check_python_path,
     check_required,
     check_stop,
     check_stream,
@@ -55,6 +56,10 @@ Warn = Callable[[Network], Sequence[tuple[Path, str, str]]]
 """Return warnings about the whole network: (path in the file, message, hint) for each."""
 
 
+MakeModules = Callable[[Sequence[FilePath]], Any]
+"""Return the user's Python modules in these folders, for boxes that call functions."""
+
+
 def build_network(
     source: FilePath | str,
     kinds: Kinds,
@@ -65,6 +70,7 @@ def build_network(
     check_predicate: CheckPredicate | None = None,
     policy_fits: PolicyFits | None = None,
     warn: Warn | None = None,
+    make_modules: MakeModules | None = None,
     version: int = 1,
     overrides: Overrides | None = None,
 ) -> Network:
@@ -73,22 +79,30 @@ def build_network(
     ``source`` is the name of a file, or the text itself (a str with a line break in it). ``env`` resolves ``${VAR}``;
     None: the environment of the process. ``policies`` are the allowed names of ``scheduler.policy``, ``formats`` those
     of the ``format`` of a socket; None: any. ``policy_fits`` checks the policy against the network, ``warn`` adds
-    warnings about the whole network.
+    warnings about the whole network. ``make_modules`` finds the user's Python modules.
     """
     config = read_config(source, os.environ if env is None else env, overrides, formats)
-    return _Builder(config, kinds, check_predicate).build(policies, policy_fits, warn, version)
+    context = None if make_modules is None else {"modules": make_modules(config.module_folders)}
+    return _Builder(config, kinds, check_predicate, context).build(policies, policy_fits, warn, version)
 
 
 class _Builder:
     """Collect the parts and the problems. ``schemas`` and ``times`` are by (name, port); a part that is missing in
     ``schemas`` could not be built."""
 
-    def __init__(self, config: Config, kinds: Kinds, check_predicate: CheckPredicate | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        kinds: Kinds,
+        check_predicate: CheckPredicate | None,
+        context: Mapping[str, Any] | None,
+    ) -> None:
         self.config = config
         self.file = config.file
         self.document = config.document
         self.kinds = kinds
         self.check_predicate = check_predicate
+        self.context = context  # for the validators of boxes' parameters
         self.problems: list[Problem] = list(config.problems)
         self.schemas: dict[tuple[str, int], Schema] = {}
         self.times: dict[tuple[str, int], str | None] = {}
@@ -98,7 +112,7 @@ class _Builder:
     def build(
         self, policies: Collection[str] | None, policy_fits: PolicyFits | None, warn: Warn | None, version: int
     ) -> Network:
-        for check in (check_required, check_names, check_listeners, check_stop, check_files):
+        for check in (check_required, check_names, check_listeners, check_stop, check_files, check_python_path):
             self.problems += check(self.config)
         self.problems += check_policy(self.config, policies)
         for name, stream in self.file.streams.items():
@@ -132,7 +146,7 @@ class _Builder:
     def draft_all(self) -> None:
         data = self.document.data.get("boxes")
         for name, entry in self.file.boxes.items():
-            draft, problems = draft_box(name, data[name], entry, self.kinds, self.document)
+            draft, problems = draft_box(name, data[name], entry, self.kinds, self.document, self.context)
             self.problems += problems
             if draft is None:
                 self.config.broken.add(name)

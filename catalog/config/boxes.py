@@ -7,6 +7,7 @@ are refused, unless the second is a parameter of the first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +39,14 @@ class BoxDraft:
 
 
 def draft_box(
-    name: str, data: dict[str, Any], entry: BoxEntry, kinds: Kinds, document: Document
+    name: str,
+    data: dict[str, Any],
+    entry: BoxEntry,
+    kinds: Kinds,
+    document: Document,
+    context: Mapping[str, Any] | None = None,
 ) -> tuple[BoxDraft | None, list[Problem]]:
-    """Return the draft (None when its kind is unknown) and its problems."""
+    """Return the draft (None when its kind is unknown) and its problems. Its parameters are read with ``context``."""
     path: Path = ("boxes", name)
     kind, problem = _find_kind(path, data, kinds, document)
     if kind is None:
@@ -53,7 +59,7 @@ def draft_box(
     own = _keys(cls)
     words = {k: v for k, v in data.items() if k != kind and (k not in COMMON or k in own)}
     if problem is None:
-        draft.parameters, wrong = validate_part(cls.parameters_model, words, document, path, COMMON)
+        draft.parameters, wrong = validate_part(cls.parameters_model, words, document, path, COMMON, context)
         problems += wrong
     if draft.parameters is not None:
         draft.ports = cls.ports(draft.parameters)

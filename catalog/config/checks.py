@@ -90,6 +90,17 @@ def check_listeners(config: Config) -> list[Problem]:
     return problems
 
 
+def check_python_path(config: Config) -> list[Problem]:
+    """Refuse a folder of Python modules that does not exist."""
+    named = config.file.engine.python_path
+    folders = config.module_folders[len(config.module_folders) - len(named) :]
+    return [
+        config.document.problem(("engine", "python_path", i), f"{folder} is no folder")
+        for i, folder in enumerate(folders)
+        if not folder.is_dir()
+    ]
+
+
 def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema, list[Problem]]:
     """Return the stream's schema, and the problems of its event time."""
     document, path = config.document, ("streams", name)

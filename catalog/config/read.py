@@ -23,6 +23,9 @@ from catalog.config.problems import to_problems
 from catalog.config.words import nearest
 from catalog.errors import NetworkError, Problem
 
+TEXT = "<text>"
+"""Stands for the name of a file where the text itself was given."""
+
 
 @dataclass
 class Config:
@@ -34,11 +37,18 @@ class Config:
     broken: set[str] = field(default_factory=set)  # names of streams, boxes and outputs that could not be read
     lacks_section: bool = False  # a whole section could not be read: an unknown name may be in it
 
+    @property
+    def module_folders(self) -> tuple[FilePath, ...]:
+        """The folders of the user's Python modules: that of the file, then those that it names, relative to it."""
+        own = () if self.document.source == TEXT else (FilePath(self.document.source).parent,)
+        base = own[0] if own else FilePath()
+        return (*own, *(base / folder for folder in self.file.engine.python_path))
+
 
 def read_text(source: FilePath | str) -> tuple[str, str]:
     """Return the text and its name. A str that contains a line break or begins with a brace is the text itself."""
     if isinstance(source, str) and (not source.strip() or "\n" in source or source.lstrip().startswith("{")):
-        return source, "<text>"
+        return source, TEXT
     name = str(source)
     try:
         if (size := os.stat(name).st_size) > MAX_BYTES:
@@ -120,10 +130,15 @@ def _set_aside(data: dict[str, Any], loc: tuple[int | str, ...], missing: bool, 
 
 
 def validate_part(
-    model: type[BaseModel], data: dict[str, Any], document: Document, at: Path, extra_keys: tuple[str, ...] = ()
+    model: type[BaseModel],
+    data: dict[str, Any],
+    document: Document,
+    at: Path,
+    extra_keys: tuple[str, ...] = (),
+    context: Mapping[str, Any] | None = None,
 ) -> tuple[Any, list[Problem]]:
-    """Validate a part of the file that has its own model: the parameters of a box."""
+    """Validate a part of the file that has its own model: the parameters of a box. Its validators get ``context``."""
     try:
-        return model.model_validate(data), []
+        return model.model_validate(data, context=context), []
     except ValidationError as error:
         return None, to_problems(error, document, at, data, model, extra_keys)

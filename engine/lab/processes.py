@@ -25,7 +25,7 @@ def shipped(name: str) -> Path:
 
 def command(*arguments: str) -> list[str]:
     """Build the command line of ``aurorad`` in this installation, whether or not its script is on the PATH."""
-    return [sys.executable, "-c", "from engine.cli import main; main()", *arguments]
+    return [sys.executable, "-m", "aurorad", *arguments]
 
 
 def spawn(

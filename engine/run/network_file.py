@@ -12,6 +12,7 @@ from catalog.network import Kinds, Network
 from catalog.schema import Schema, Type
 from engine.operators.boxes import box_kinds
 from engine.operators.expressions import compile_expression
+from engine.operators.user_modules import UserModules
 from engine.run.declared_costs import declared_costs
 from engine.run.never_closed import never_closed
 from engine.run.preference import CompiledPreference
@@ -40,6 +41,7 @@ def read_network(
         check_predicate=_check_predicate,
         policy_fits=_policy_fits,
         warn=_warn,
+        make_modules=UserModules,
         version=version,
         overrides=overrides,
     )

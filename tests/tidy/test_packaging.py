@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+import aurorad
 from tests.tidy.source import PACKAGES, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -70,7 +71,10 @@ def test_every_package_is_in_the_image_and_in_the_wheel() -> None:
         assert f"COPY {package} {package}" in copied("build")
         assert f"!{package}" in ignored
         assert f"{package}*" in include
-    assert project["project"]["scripts"] == {"aurorad": "engine.cli:main"}
+    assert project["project"]["scripts"] == {"aurorad": "aurorad:main"}
+    assert project["tool"]["setuptools"]["py-modules"] == ["aurorad"]
+    assert "aurorad.py" in copied("build") and "!aurorad.py" in ignored
+    assert set(aurorad.PACKAGES) == {*PACKAGES, "configs"}
     assert "configs*" in include, "the demo's network is shipped as data"
 
 

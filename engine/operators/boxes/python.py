@@ -8,6 +8,10 @@ The function gets the columns of a train by name, read-only. It returns the colu
 declares. It is trusted: it runs inside the daemon, with the rights of the daemon. Only the network file names it, never
 a tuple or an expression.
 
+`models.py` lies beside the network file, or in a folder of `engine.python_path`, or Python can import it. The folders
+come first, and the modules in them may have any name, also `engine` or `storage`, and import each other. A module is
+loaded when the network file is read.
+
 - A nullable field is always a `numpy.ma` array, masked where it is NULL; other fields are plain arrays. Strings are
   object arrays of str, timestamps are int64 nanoseconds. In a result, masked values and None are NULL.
 - The result has one row for each row given. A function that drops or repeats rows also returns `_index`: for each row
@@ -24,27 +28,30 @@ a tuple or an expression.
 Cost: that of the function, and about 20 us a call; strings become Python objects. A function that always fails costs
 two calls a tuple. State: none. A checkpoint does not hold what the function remembers.
 
-Refused: a function that cannot be imported, an unknown type in `schema`, and a `time` that is not a timestamp of
-`schema` or is nullable.
+Refused: a function that cannot be imported (the error has the line of the module at fault), an unknown type in
+`schema`, and a `time` that is not a timestamp of `schema` or is nullable.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field as Parameter
+from pydantic import PrivateAttr, ValidationInfo, model_validator
 
 from catalog.config.units import PositiveDuration
+from catalog.config.words import did_you_mean
 from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
 from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, DeadRow, Emit, Tally
 from engine.operators.call_limits import CallAbandonedError, CallTimedOutError
+from engine.operators.user_modules import UserModules
 from storage.strings import StringInterner, StringPool
 from storage.train import Array, Mask, Train, tidy_valid
 
@@ -59,7 +66,8 @@ TIMEOUT_NS = 5 * 10**9
 
 class PythonParameters(BoxParameters):
     call: str = Parameter(
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", description="the function, as module:name; Python imports it"
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+        description="the function, as module:name; the module lies beside the network file, or Python can import it",
     )
     fields: dict[str, str] = Parameter(
         alias="schema", min_length=1, description="fields of the result, each with its type; ? where NULL may be"
@@ -71,6 +79,19 @@ class PythonParameters(BoxParameters):
     timeout: PositiveDuration = Parameter(
         default=TIMEOUT_NS, description="time for all calls of one train; after it, rows without a result are dead"
     )
+
+    _modules: UserModules = PrivateAttr(default_factory=lambda: UserModules(()))
+
+    @model_validator(mode="after")
+    def _take_modules(self, info: ValidationInfo) -> PythonParameters:
+        """Take the modules of the network file in which these parameters stand."""
+        if info.context is not None:
+            self._modules = info.context["modules"]
+        return self
+
+    @property
+    def modules(self) -> UserModules:
+        return self._modules
 
 
 class PythonState:
@@ -95,7 +116,7 @@ class Python(Box):
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         p: PythonParameters = self.parameters
         self._inputs = inputs[0]
-        self._function = _imported(p.call)
+        self._function = _imported(p.call, p.modules)
         fields = []
         for name, text in p.fields.items():
             try:
@@ -160,7 +181,7 @@ class Python(Box):
                 if part.count == 1 or is_late:
                     lost = [part, *waiting] if is_late else [part]
                     failed += sum(p.count for p in lost)
-                    _keep_dead(state, lost, f"{self.parameters.call} raised {type(error).__name__}: {error}")
+                    _keep_dead(state, lost, self._why(error))
                     waiting = [] if is_late else waiting
                 else:
                     middle = part.count // 2
@@ -170,6 +191,11 @@ class Python(Box):
         tally.filtered += train.count - failed - out  # below 0 where the function makes more rows
         if out:
             emit(0, Train.concat([t for t in good if t.count]).with_watermark(train.watermark_ns))
+
+    def _why(self, error: BaseException) -> str:
+        modules: UserModules = self.parameters.modules
+        at = f" at {place}" if (place := modules.place(error)) else ""
+        return modules.plain(f"{self.parameters.call} raised {type(error).__name__}{at}: {error}")
 
     def dead_rows(self, state: PythonState) -> Sequence[DeadRow]:
         return list(state.dead.copy())  # copy() is atomic under the GIL; iterating is not
@@ -213,18 +239,36 @@ def _keep_dead(state: PythonState, parts: list[Train], why: str) -> None:
             state.dead.append(DeadRow(arrival_ns, dict(zip(last.schema.names, row, strict=True)), why))
 
 
-def _imported(call: str) -> Function:
+def _imported(call: str, modules: UserModules) -> Function:
+    """Return the function that ``module:name`` names. Raises BindError with the line of the user's code at fault."""
     module_name, _, path = call.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:
-        raise BindError(f"{call} cannot be imported: {type(error).__name__}: {error}", ("call",)) from error
+    found: Any = _loaded(module_name, modules)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            where = modules.relative(getattr(found, "__file__", None) or "") or f"the module {module_name}"
+            known = getattr(found, "__dict__", {}).items()
+            functions = [name for name, value in known if callable(value) and not name.startswith("_")]
+            hint = did_you_mean(part, functions) if functions else ""
+            raise BindError(f"{where} has no function {part}", ("call",), hint)
+        found = getattr(found, part)
     if not callable(found):
         raise BindError(f"{call} is not a function", ("call",))
     function: Function = found
     return function
+
+
+def _loaded(name: str, modules: UserModules) -> ModuleType:
+    try:
+        return modules.load(name)
+    except (Exception, SystemExit) as error:
+        place = modules.place(error)
+        if not place and isinstance(error, ModuleNotFoundError) and name.startswith(modules.plain(error.name or "")):
+            looked = ", ".join(map(str, modules.folders))
+            hint = f"put {name.partition('.')[0]}.py beside the network file: {looked}" if looked else ""
+            raise BindError(f"there is no module {name}", ("call",), hint) from error
+        why = f"SystemExit({error.code})" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        at = f" at {place}" if place else ""
+        raise BindError(modules.plain(f"the module {name} cannot be imported{at}: {why}"), ("call",)) from error
 
 
 def _given(train: Train, column: int) -> Array:
