@@ -21,9 +21,9 @@ WIDEST = 60  # a longer value is cut in the table
 class TableEncoder:
     """Called on one thread at a time. An ``Encoder``, for readers that are people."""
 
-    def __init__(self, schema: Schema, timestamps: str = "iso") -> None:
+    def __init__(self, schema: Schema, timestamps: str = "iso", nan: str = "null") -> None:
         self._schema = schema
-        self._rows = NdjsonEncoder(schema, timestamps)  # so that values look as they do in ndjson
+        self._rows = NdjsonEncoder(schema, timestamps, nan)  # so that values look as they do in ndjson
         self._widths = [max(len(f.name), USUAL.get(f.type, 5)) for f in schema]
         self._is_number = [f.type.is_numeric for f in schema]
         self._is_iso_time = [f.type is Type.TIMESTAMP and timestamps == "iso" for f in schema]
