@@ -38,22 +38,21 @@ def network_json(network: Network) -> dict[str, Any]:
 
 
 def tap_places(network: Network) -> dict[str, TapPlace]:
-    """Return every tap place by its name."""
-    known: dict[str, TapPlace] = {}
-    for arc in network.arcs:
-        if arc.output is not None:  # an arc to an output has no queue: watch the output itself
-            known[arc.name] = TapPlace("output", arc.output, arc.name, arc.schema)
-        else:
-            known[arc.name] = TapPlace("arc", arc.number, arc.name, arc.schema)
+    """Return every tap place by its name: streams, boxes with their ports, and outputs first, arcs last."""
+    known = {s.name: TapPlace("stream", s.number, s.name, s.schema) for s in network.streams}
+    arcs = [_arc_place(arc) for arc in network.arcs]
     for box in network.boxes:
-        for port, arcs in zip(box.ports, box.out_arcs, strict=True):
-            for arc in (network.arcs[a] for a in arcs[:1]):
-                known[f"{box.name}.{port}" if port else box.name] = known[arc.name]
-    for output in network.outputs:
-        known[output.name] = TapPlace("output", output.number, output.name, output.schema)
-    for stream in network.streams:
-        known[stream.name] = TapPlace("stream", stream.number, stream.name, stream.schema)
-    return known
+        for port, out in zip(box.ports, box.out_arcs, strict=True):
+            for arc in out[:1]:
+                known[f"{box.name}.{port}" if port else box.name] = arcs[arc]
+    known |= {o.name: TapPlace("output", o.number, o.name, o.schema) for o in network.outputs}
+    return known | {place.name: place for place in arcs}
+
+
+def _arc_place(arc: Arc) -> TapPlace:
+    if arc.output is not None:  # an arc to an output has no queue: watch the output itself
+        return TapPlace("output", arc.output, arc.name, arc.schema)
+    return TapPlace("arc", arc.number, arc.name, arc.schema)
 
 
 def find_tap_place(network: Network, name: str) -> TapPlace | None:

@@ -52,6 +52,8 @@ class ShedPlan:
     drops: tuple[Drop, ...] = ()  # at most one for an arc, sorted by arc
     excess_ns: float = 0.0  # work per second beyond capacity, which this plan answers
     saved_ns: float = 0.0
+    load_ns: float = 0.0  # work per second that arrives, as if nothing were shed
+    capacity_ns: float = 0.0  # work per second that can be done
     loss: float = 0.0  # utility given up, summed over the outputs
     why: str = ""  # one line for people
 

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -34,6 +35,8 @@ from router.ports import why_not
 from router.tap import Tap, TapSource, Unregister
 
 MAX_TAPS = 16
+MAX_FOLLOWERS = 4
+FOLLOW_SECONDS = 60
 MAX_CONNECTIONS = 500
 TAP_LIMIT = 100
 STOP_SECONDS = 1
@@ -47,6 +50,16 @@ _HEADERS = {
 }
 
 
+Explanation = Callable[[], Mapping[str, Any]]
+"""Makes an answer of ``/api/v1/explain``. It takes some time, so the thread that found the tuple does not call it."""
+
+
+class FollowQuery(Protocol):
+    def __call__(self, output: str, where: str, found: Callable[[Explanation], None]) -> Callable[[], None]:
+        """Call ``found``, on any thread, with the explanation of the next tuple of an output that meets a condition.
+        Return a callable that ends it. Raises AuroraError."""
+
+
 @dataclass(frozen=True)
 class HttpQueries:
     """The callables that answer the app's requests. The app calls them on any thread."""
@@ -58,6 +71,7 @@ class HttpQueries:
     dead_letters: Callable[[int], Sequence[Mapping[str, Any]]]  # a limit in; the newest out
     tap: TapSource
     explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate and limit in; raises AuroraError
+    follow: FollowQuery
     drops: Callable[[int], Mapping[str, Any]]  # a limit in; the shed plans and what each dropped out
 
 
@@ -118,7 +132,8 @@ class _Handlers:
         self._queries = queries
         legend = orjson.dumps([list(term) for term in LEGEND]).decode()
         self._page = _PAGE.read_text(encoding="utf-8").replace("/*LEGEND*/[]", legend)
-        self.taps: set[Tap] = set()  # on the loop's thread only
+        self.taps: set[Tap] = set()  # on the loop's thread only, like the next one
+        self.following = 0  # requests that wait for a tuple
 
     async def page(self, _: Request) -> Response:
         return HTMLResponse(self._page, headers=_HEADERS)
@@ -151,16 +166,43 @@ class _Handlers:
     def drops(self, request: Request) -> Response:
         return _json(self._queries.drops(_number(request, "limit", 100, 1, 10_000)))
 
-    def explain(self, request: Request) -> Response:
+    async def explain(self, request: Request) -> Response:
         output, where = request.query_params.get("output", ""), request.query_params.get("where", "")
         names = [o.name for o in self._queries.network().outputs]
         if output not in names:
             hint = did_you_mean(output[:200], names) if output else f"?output= one of {', '.join(names[:20])}"
             raise RequestError(404, f"there is no output '{output[:200]}'", hint)
+        limit, seconds = _number(request, "limit", 3, 1, 100), _number(request, "follow", 0, 0, FOLLOW_SECONDS)
         try:
-            return _json(self._queries.explain(output, where, _number(request, "limit", 3, 1, 100)))
+            if seconds:
+                return _json(await self._follow(output, where, seconds))
+            return _json(await run_in_threadpool(self._queries.explain, output, where, limit))
         except AuroraError as error:
             raise RequestError(400, str(error), getattr(error, "hint", "")) from error
+
+    async def _follow(self, output: str, where: str, seconds: int) -> Mapping[str, Any]:
+        """Wait for the next tuple that meets the condition; without one, answer like a question that found none."""
+        if self.following >= MAX_FOLLOWERS:
+            raise RequestError(503, f"{MAX_FOLLOWERS} clients already follow tuples", "try again later")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Explanation] = loop.create_future()
+
+        def settle(explanation: Explanation) -> None:
+            if not answer.done():
+                answer.set_result(explanation)
+
+        def found(explanation: Explanation) -> None:
+            loop.call_soon_threadsafe(settle, explanation)
+
+        stop = self._queries.follow(output, where, found)
+        self.following += 1
+        try:
+            return await run_in_threadpool(await asyncio.wait_for(answer, seconds))
+        except TimeoutError:
+            return {"output": output, "where": where, "window_s": seconds, "sampled": 0, "journeys": [], "blame": []}
+        finally:
+            self.following -= 1
+            stop()
 
     async def tap(self, request: Request) -> Response:
         place = self._place(request)

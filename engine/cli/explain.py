@@ -7,7 +7,9 @@ from typing import Annotated
 import orjson
 import typer
 
-from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+from engine.cli.remote import DEFAULT_URL, TIMEOUT_S, Remote, RemoteError, fail
+
+FOLLOW_SECONDS = 60
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +29,10 @@ def explain(
             help="How many tuples (the slowest first), or how many plans. \\[default: 3, 20]",
         ),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Wait up to a minute for the next tuple, instead of looking at past ones."),
+    ] = False,
     drops: Annotated[
         bool, typer.Option("--drops", help="Show the shed plans that were in force, and what they dropped.")
     ] = False,
@@ -40,13 +46,16 @@ def explain(
     scheduler's decisions in favour of other boxes, with their priorities
     (the smallest goes first).
 
-    With --drops: the shed plans that were in force, the newest first; what
-    each dropped on which arc; and the utility lost per millisecond of work
-    saved, which made the arc the cheapest.
+    The daemon samples only some tuples. With --follow it samples the next
+    tuple that comes out and meets --where: start it, then send the tuple.
+
+    With --drops: in words what is dropped now and why; the shed plans that
+    were in force, the newest first; what each dropped on which arc, the
+    work saved as a share of capacity, and the utility lost.
 
     \b
       aurorad explain tape
-      aurorad explain alerts --where "symbol = 'HELLO'" --limit 1
+      aurorad explain alerts --where "symbol = 'HELLO'" --follow
       aurorad explain --drops
 
     Exit codes: 0 answered, 1 no daemon answers, 2 there is no such output,
@@ -58,10 +67,15 @@ def explain(
         if drops:
             answer = Remote(url).json("/api/v1/drops", {"limit": limit or 20}, has="plans")
         else:
-            query = {"output": output, "where": where, "limit": limit or 3}
-            answer = Remote(url).json("/api/v1/explain", query, has="sampled")
+            query: dict[str, object] = {"output": output, "where": where, "limit": limit or 3}
+            if follow:
+                query["follow"] = FOLLOW_SECONDS
+                typer.echo(f"waiting up to {FOLLOW_SECONDS} s for the next tuple of {output}", err=True)
+            answer = Remote(url).json("/api/v1/explain", query, has="sampled", timeout_s=FOLLOW_SECONDS + TIMEOUT_S)
     except RemoteError as error:
         fail(error)
+    except KeyboardInterrupt:
+        return
     if json:
         typer.echo(orjson.dumps(answer))
         return

@@ -45,9 +45,11 @@ class Remote:
         self._secure = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
 
-    def json(self, path: str, query: Mapping[str, object] | None = None, *, has: str = "engine") -> Any:
+    def json(
+        self, path: str, query: Mapping[str, object] | None = None, *, has: str = "engine", timeout_s: float = TIMEOUT_S
+    ) -> Any:
         """Ask, and return the answer: an object that ``has`` this key."""
-        with self.get(path, query) as response:
+        with self.get(path, query, timeout_s=timeout_s) as response:
             body = response.read()
         try:
             answer = orjson.loads(body)
@@ -59,13 +61,17 @@ class Remote:
 
     @contextmanager
     def get(
-        self, path: str, query: Mapping[str, object] | None = None, forever: bool = False
+        self,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        forever: bool = False,
+        timeout_s: float = TIMEOUT_S,
     ) -> Iterator[HTTPResponse]:
         """Ask, and yield the open response. ``forever``: the body may take any time once it has begun."""
         from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
         make = HTTPSConnection if self._secure else HTTPConnection
-        connection = make(self._host, self._port, timeout=TIMEOUT_S)
+        connection = make(self._host, self._port, timeout=timeout_s)
         try:
             connection.request("GET", f"{self._prefix}{path}{'?' + urlencode(query) if query else ''}")
             response = connection.getresponse()

@@ -9,9 +9,10 @@ from typing import Any
 from catalog.network import Network
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
+from engine.run.journeys.journey import Journey
 from qos_monitor.busy import BusyHistory
 from qos_monitor.loop import Monitor
-from router.http import HttpQueries, HttpServer, make_app
+from router.http import Explanation, HttpQueries, HttpServer, make_app
 from router.server import Server
 
 
@@ -56,6 +57,17 @@ class Web:
         engine = self._engine
         return explain(engine.journeys, self._busy, self._network, output, where, limit, engine.now_ns())
 
+    def follow(self, output: str, where: str, found: Callable[[Explanation], None]) -> Callable[[], None]:
+        """Call ``found`` with the explanation of the next tuple that meets a condition. AuroraError for a bad one."""
+        from engine.run.journeys.explain import answer_for, follow
+
+        target = self._network.output(output)
+
+        def explain_one(journey: Journey) -> None:
+            found(lambda: answer_for([journey], self._busy, self._network, target, where, 1))
+
+        return follow(self._engine.journeys, self._network, output, where, explain_one)
+
     def _dead_letters(self, limit: int) -> list[dict[str, Any]]:
         """Return refused inputs and tuples that boxes could not process, the newest first."""
         letters = self._server.dead_letters.to_json(limit=limit)
@@ -75,6 +87,7 @@ class Web:
             dead_letters=self._dead_letters,
             tap=self._engine.taps.register,
             explain=self.explain,
+            follow=self.follow,
             drops=self._engine.shedding.to_json,
         )
 

@@ -101,6 +101,8 @@ class Shedder:
             drops=plan.drops,
             excess_ns=max(0.0, verdict.excess_ns),
             saved_ns=plan.saved_ns * scale,
+            load_ns=verdict.load_ns,
+            capacity_ns=verdict.capacity_ns,
             loss=plan.loss,
             why=self._why(plan, verdict),
         )

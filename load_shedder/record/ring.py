@@ -74,6 +74,8 @@ def _entry_json(
         "why": plan.why,
         "excess_ns": plan.excess_ns,
         "saved_ns": plan.saved_ns,
+        "load_ns": plan.load_ns,
+        "capacity_ns": plan.capacity_ns,
         "loss": plan.loss,
         "drops": [
             {

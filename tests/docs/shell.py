@@ -74,6 +74,7 @@ class Shell:
     demo: Demo | None
     output: str = ""  # of the last block
     background: list[tuple[Fence, subprocess.Popen[bytes], Path]] = field(default_factory=list)
+    after: dict[int, Fence] = field(default_factory=dict)  # by the line of a background block: the block that feeds it
 
     def __post_init__(self) -> None:
         programs = self.folder / "bin"
@@ -114,6 +115,8 @@ class Shell:
             self.background.append((fence, started, out))
             time.sleep(0.5)  # connected before the next block sends
             return
+        for waiting, _, _ in self.background:
+            self.after.setdefault(waiting.line, fence)
         done = subprocess.run(
             script, cwd=ROOT, env=self.environment, capture_output=True, timeout=LIMIT_SECONDS, check=False
         )
@@ -130,9 +133,11 @@ class Shell:
         """End what runs in the background; each must have shown its text."""
         try:
             for fence, _, out in self.background:
-                deadline = time.monotonic() + 20
+                deadline = time.monotonic() + LIMIT_SECONDS
                 while fence.argument.encode() not in (seen := out.read_bytes()) and time.monotonic() < deadline:
-                    time.sleep(0.1)
+                    time.sleep(1.0)
+                    if (answered := self.after.get(fence.line)) is not None:
+                        self.run(answered)  # the first time it may have come before the background was ready for it
                 assert fence.argument.encode() in seen, f"{fence.place}: {fence.argument} did not come"
         finally:
             for _, process, _ in self.background:

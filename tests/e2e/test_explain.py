@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import time
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -190,3 +194,63 @@ outputs:
             assert refused.value.code == status
     assert answer["blame"][0]["box"] == "slow"
     assert len(answer["journeys"]) <= 2
+
+
+FOLLOWED = """
+engine: {{explain: true}}
+streams: {{trades: {{schema: {{n: bigint, symbol: string}}, overload: block, source: {{tcp: "127.0.0.1:{source}"}}}}}}
+boxes:
+  slow: {{universal: trades, cost: 2ms}}
+  some: {{filter: trades, where: "symbol <> 'NOT'"}}
+outputs: {{all: {{from: slow}}, few: {{from: some}}}}
+"""
+
+
+def test_follow_waits_for_the_next_tuple_that_meets_the_condition(tmp_path: Path) -> None:
+    """Also in an engine that is busy with others, whose probes take all places of the usual sampling."""
+    http, source = free_ports(2)
+    with running(tmp_path, FOLLOWED.format(source=source), http) as daemon, connect(source) as sender:
+        answers: list[dict[str, Any]] = []
+
+        def ask() -> None:
+            query = "/api/v1/explain?output=few&follow=60&where=" + quote("symbol = 'HELLO'")
+            with urllib.request.urlopen(f"http://127.0.0.1:{http}{query}", timeout=90) as response:
+                answers.append(json.loads(response.read()))
+
+        asking = Thread(target=ask)
+        asking.start()
+        rows = b"".join(b'{"n":%d,"symbol":"OTHER"}\n' % i for i in range(50))
+        hello = b'{"n":7,"symbol":"HELLO"}\n'
+        deadline = time.monotonic() + 60
+        while asking.is_alive() and time.monotonic() < deadline:  # the request needs a moment until it is there
+            sender.sendall(rows + hello + rows)
+            asking.join(0.1)
+        asking.join(60)
+        [answer] = answers
+        [journey] = answer["journeys"]
+        assert answer["sampled"] == 1 and journey["row"] == {"n": 7, "symbol": "HELLO"}
+        assert sum(part["ns"] for part in journey["parts"]) == pytest.approx(journey["latency_ns"], rel=0.05)
+        assert any(part["kind"] == "service" and part["box"] == "some" for part in journey["parts"])
+
+        none = json.loads(daemon.get("/api/v1/explain?output=few&follow=1&where=" + quote("symbol = 'NOT'")))
+        assert none["sampled"] == 0 and "--follow" in str(draw(none))
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            daemon.get("/api/v1/explain?output=few&follow=5&where=" + quote("simbol = 'A'"))
+        assert daemon.end() == 0
+
+
+def test_a_daemon_that_stops_does_not_wait_for_a_follower(tmp_path: Path) -> None:
+    http, source = free_ports(2)
+    with running(tmp_path, FOLLOWED.format(source=source), http) as daemon:
+
+        def ask() -> None:
+            with pytest.raises((OSError, HTTPException)):
+                daemon.get("/api/v1/explain?output=few&follow=60")
+
+        asking = Thread(target=ask)
+        asking.start()
+        wait_for(lambda: "aurorad_" in daemon.get("/metrics").decode(), "the daemon answers")
+        begun = time.monotonic()
+        assert daemon.end() == 0
+        assert time.monotonic() - begun < 25
+        asking.join(60)

@@ -53,6 +53,7 @@ class Daemon:
             dead_letters=lambda limit: [],
             tap=self._tap,
             explain=lambda output, where, limit: {},
+            follow=lambda output, where, found: lambda: None,
             drops=lambda limit: {"plans": [], "limit": limit},
         )
         self.loop = asyncio.new_event_loop()

@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from engine.cli.views.drops import draw_drops
+from catalog.loss import DROP_REASONS
+from engine.cli.views.drops import REASONS, draw_drops
 from engine.cli.views.journeys import draw
 
-DROP = {"arc": "trades->venues", "manner": "random", "share": 0.28, "gain_ns": 5.6e8, "loss": 0.01, "slope": 1e-9}
+DROP = {
+    "arc": "trades->venues", "manner": "random", "share": 0.28, "gain_ns": 5.6e8, "loss": 0.01, "slope": 1e-9,
+    "outputs": ["tape", "dark"],
+}  # fmt: skip
 PLAN = {
     "plan": 104, "level": 0.28, "since_ns": 10**18, "until_ns": None, "drops": [DROP],
+    "load_ns": 2.4e9, "saved_ns": 0.8e9, "capacity_ns": 1.6e9,
     "dropped": [{"arc": "trades->venues", "reason": "shed", "tuples": 39}],
-    "why": "load 92% of capacity: drops 28% of trades->venues, for 0.010 of utility",
+    "why": "load 150% of capacity: drops 28% of trades->venues, for 0.010 of utility",
 }  # fmt: skip
 DROPS = {
     "level": 0.28, "plans_total": 1, "plans": [PLAN], "withheld": [],
@@ -33,10 +38,24 @@ def drawn(width: int, *parts: RenderableType) -> str:
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_a_plan_is_one_line_that_says_where_how_much_and_why(width: int) -> None:
     text = drawn(width, *draw_drops(DROPS))
-    line = next(line for line in text.splitlines() if "load 92%" in line)
+    line = next(line for line in text.splitlines() if line.strip().startswith(("104", "01:46:40")))
     assert "…" not in text
-    for part in ("trades->venues", "28.0%", " 39 ", "0.0100"):
+    for part in ("trades->venues", "28.0%", " 39 ", "0.010", "150%"):
         assert part in line
+
+
+def test_drops_are_explained_in_words_and_shares_of_capacity() -> None:
+    text = " ".join(drawn(140, *draw_drops(DROPS)).split())
+    assert (
+        "Now the load is 150% of capacity. The plan drops 28% of the tuples on trades->venues (at random), "
+        "which saves 50% and costs 0.010 utility of tape, dark." in text
+    )
+    assert "ms/s" not in text and "shed: by a plan, at random" in text
+    assert set(REASONS) == set(DROP_REASONS)
+    past = {**DROPS, "plans": [{**PLAN, "drops": []}]}
+    assert "Now nothing is dropped by a plan" in drawn(140, *draw_drops(past))
+    lost = [{"arc": "a->b", "reason": "overflow", "tuples": 3, "intended": False}]
+    assert "no plan chose this" in drawn(140, *draw_drops({**DROPS, "plans": [], "dropped": lost}))
 
 
 def test_a_box_keeps_its_whole_name() -> None:

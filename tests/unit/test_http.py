@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from catalog.describe import TapPlace
+from catalog.describe import TapPlace, tap_places
 from catalog.errors import AuroraError
 from router.http import MAX_TAPS, HttpApp, HttpQueries
 from router.tap import PENDING_TUPLES
@@ -61,6 +61,7 @@ class Browser:
                 dead_letters=lambda limit: self.letters[-limit:],
                 tap=self.taps,
                 explain=_explain,
+                follow=lambda output, where, found: lambda: None,
                 drops=lambda limit: {"plans": [], "limit": limit},
             )
         )
@@ -296,3 +297,9 @@ def test_taps_are_few_and_are_given_back() -> None:
         await again
 
     asyncio.run(run())
+
+
+def test_the_places_of_a_tap_begin_with_streams_and_boxes_and_end_with_arcs() -> None:
+    places = list(tap_places(diamond()))
+    assert places[:8] == ["trades", "big", "split.a", "split.rest", "both", "alerts", "others", "raw"]
+    assert all("->" in name for name in places[8:]) and len(places) > 8

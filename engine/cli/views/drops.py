@@ -1,6 +1,7 @@
-"""What ``aurorad explain --drops`` prints: a table of the shed plans, the newest first, and the totals of the drops.
+"""What ``aurorad explain --drops`` prints: why tuples are dropped, in words; the shed plans; and the totals.
 
-The drawing is a pure function of the answer of ``/api/v1/drops``.
+Work is shown as a share of capacity, which is the work that this machine can do: at a load of 150 % a plan must save
+50 %. The drawing is a pure function of the answer of ``/api/v1/drops``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,24 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 PLAIN_WIDTH = 140
-MS = 1e6
+MANNERS = {
+    "random": "at random",
+    "semantic": "those of least value first",
+    "windows": "by whole windows",
+}
+REASONS = {
+    "shed": "by a plan, at random",
+    "semantic": "by a plan, the least valuable first",
+    "window": "by a plan, with its whole window",
+    "expired": "too late to be of use for any output",
+    "overflow": "memory was full before a plan came",
+    "damaged": "a file on disk could not be read back",
+}
+INTRODUCTION = (
+    "A plan drops tuples while more work arrives than this machine can do. It drops them where the least utility is "
+    "lost for the work saved, by the loss graphs of the outputs. Loads and savings are shares of capacity, the work "
+    "that can be done: at load 150% a plan saves 50%. Utility is 0 to 1 for each output."
+)
 
 
 def show_drops(answer: Mapping[str, Any]) -> None:
@@ -32,9 +50,9 @@ def draw_drops(answer: Mapping[str, Any]) -> list[RenderableType]:
 
     if not answer["plans"] and not answer["dropped"]:
         return [Text("nothing has been dropped since the start")]
-    shown = len(answer["plans"])
-    heading = f"shed level {answer['level']:.2f}, {answer['plans_total']} plans since the start, the last {shown}:"
-    parts: list[RenderableType] = [Text(heading, "bold"), _plans(answer)]
+    parts: list[RenderableType] = [Text(INTRODUCTION, "dim"), Text(in_words(answer))]
+    if shown := len(answer["plans"]):
+        parts += [Text(f"the last {shown} of {answer['plans_total']} plans:", "bold"), _plans(answer)]
     parts += [Text("dropped since the start:", "bold"), _totals(answer)]
     if answer["withheld"]:
         held = ", ".join(f"{w['tuples']:,} of {w['box']}" for w in answer["withheld"])
@@ -42,42 +60,65 @@ def draw_drops(answer: Mapping[str, Any]) -> list[RenderableType]:
     return parts
 
 
+def in_words(answer: Mapping[str, Any]) -> str:
+    """Say what the newest plan does and why."""
+    newest = answer["plans"][0] if answer["plans"] else None
+    if newest is None or not newest["drops"]:
+        return "Now nothing is dropped by a plan: the load is within capacity."
+    said = []
+    for drop in sorted(newest["drops"], key=lambda d: -d["gain_ns"])[:3]:
+        cost = f"costs {drop['loss']:.3f} utility of" if drop["loss"] >= 0.0005 else "costs no utility of"
+        said.append(
+            f"{drop['share']:.0%} of the tuples on {drop['arc']} ({MANNERS[drop['manner']]}), which saves "
+            f"{_saved(newest, drop)} and {cost} {', '.join(drop['outputs'])}"
+        )
+    more = f"; and on {len(newest['drops']) - 3} more arcs" if len(newest["drops"]) > 3 else ""
+    return f"Now the load is {_load(newest)} of capacity. The plan drops {'; '.join(said)}{more}."
+
+
 def _plans(answer: Mapping[str, Any]) -> FittedTable:
     """Draw a line for each plan and one for each of its drops."""
     table = FittedTable(
-        "plan", "since", "for", "level", "arc", "manner", "share", "tuples", "saves", "utility lost", "lost per ms",
-        "why", spare=("level", "plan", "lost per ms", "for", "saves", "manner"),
-        left=("since", "for", "arc", "manner", "why"),
+        "plan", "since (UTC)", "for", "load", "arc", "how", "share", "tuples", "saves", "utility lost", "outputs",
+        spare=("plan", "how", "outputs", "for", "saves"), left=("since (UTC)", "for", "arc", "how", "outputs"),
     )  # fmt: skip
     for plan in answer["plans"]:
         dropped: dict[str, int] = {}
         for d in plan["dropped"]:
             dropped[d["arc"]] = dropped.get(d["arc"], 0) + d["tuples"]
-        lines = [_drop_cells(drop, dropped.pop(drop["arc"], 0)) for drop in plan["drops"]]
+        lines = [_drop_cells(plan, drop, dropped.pop(drop["arc"], 0)) for drop in plan["drops"]]
         # Drops in the time of a plan that are not its own: windows that an earlier plan began, deadlines, overflow.
-        lines += [(arc, "-", "", f"{tuples:,}", "", "", "") for arc, tuples in dropped.items()]
-        head = (str(plan["plan"]), _time(plan["since_ns"]), _lasted(plan), f"{plan['level']:.2f}")
+        lines += [(arc, "not by this plan", "", f"{tuples:,}", "", "", "") for arc, tuples in dropped.items()]
+        head = (str(plan["plan"]), _time(plan["since_ns"]), _lasted(plan), _load(plan))
         for number, cells in enumerate(lines or [("nothing", "", "", "0", "", "", "")]):
-            table.add_row(*(head if number == 0 else ("",) * 4), *cells, _load(plan) if number == 0 else "")
+            table.add_row(*(head if number == 0 else ("",) * 4), *cells)
     return table
 
 
-def _load(plan: Mapping[str, Any]) -> str:
-    """Shorten the reason to what no other column says."""
-    return str(plan["why"]).partition(":")[0].removesuffix(" of capacity")
-
-
-def _drop_cells(drop: Mapping[str, Any], tuples: int) -> tuple[str, ...]:
+def _drop_cells(plan: Mapping[str, Any], drop: Mapping[str, Any], tuples: int) -> tuple[str, ...]:
     return (
-        drop["arc"], drop["manner"], f"{drop['share']:.1%}", f"{tuples:,}", f"{drop['gain_ns'] / MS:.1f} ms/s",
-        f"{drop['loss']:.4f}", f"{drop['slope'] * MS:.6f}",
+        drop["arc"], MANNERS[drop["manner"]], f"{drop['share']:.1%}", f"{tuples:,}", _saved(plan, drop),
+        f"{drop['loss']:.3f}", ", ".join(drop["outputs"]),
     )  # fmt: skip
 
 
+def _saved(plan: Mapping[str, Any], drop: Mapping[str, Any]) -> str:
+    """Write the work that a drop saves as a share of capacity. The drops of a plan add up to what the plan saves."""
+    gains_ns = sum(d["gain_ns"] for d in plan["drops"])
+    if not plan["capacity_ns"] or not gains_ns:
+        return "-"
+    return f"{plan['saved_ns'] * drop['gain_ns'] / gains_ns / plan['capacity_ns']:.0%}"
+
+
+def _load(plan: Mapping[str, Any]) -> str:
+    return f"{plan['load_ns'] / plan['capacity_ns']:.0%}" if plan["capacity_ns"] else "-"
+
+
 def _totals(answer: Mapping[str, Any]) -> FittedTable:
-    table = FittedTable("arc", "reason", "tuples", "intended", left=("reason", "intended"))
+    table = FittedTable("arc", "tuples", "why", left=("why",))
     for d in answer["dropped"]:
-        table.add_row(d["arc"], d["reason"], f"{d['tuples']:,}", "yes" if d["intended"] else "NO")
+        why = f"{d['reason']}: {REASONS[d['reason']]}"
+        table.add_row(d["arc"], f"{d['tuples']:,}", why if d["intended"] else f"{why} (no plan chose this)")
     return table
 
 

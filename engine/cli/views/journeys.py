@@ -43,8 +43,8 @@ def draw(answer: Answer) -> RenderableType:
     if not answer["sampled"]:
         condition = f" with {answer['where']}" if answer["where"] else ""
         return Text(
-            f"no sampled tuple of {answer['output']}{condition} came out in the last {answer['window_s']:.0f} s "
-            "(the daemon samples only some tuples a second: send the tuple again, or widen the condition)"
+            f"no sampled tuple of {answer['output']}{condition} came out in {answer['window_s']:.0f} s "
+            "(the daemon samples only some tuples: start again with --follow, then send the tuple)"
         )
     latency, journeys = answer["latency"], answer["journeys"]
     p50, p99, most = (spaced_duration(latency[key]) for key in ("p50_ns", "p99_ns", "max_ns"))

@@ -12,6 +12,9 @@ then on the few places where trains change hands ask the recorder whether the st
 A probe that does not leave its plan was filtered out, or is in the state of a box, such as a window. In the second case
 the output finds it by its stamp when the window comes out.
 
+A user may wait for the next tuple of an output that meets a condition (``explain --follow``). Until it comes, every
+train that may reach that output gives a probe.
+
 Cost: at most ``UNDER_WAY_AT_MOST`` probes are under way at once. So under overload, when everything waits, journeys
 cost one look at a dictionary where trains change hands. The newest journeys are kept in a ring, and the slowest ones of
 each output beside it.

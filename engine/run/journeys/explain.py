@@ -7,17 +7,18 @@ workers busy, so its wait is shared out among those.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from catalog.errors import AuroraError, ExpressionError
 from catalog.network import Network, Output
 from catalog.schema import Type
-from engine.operators.expressions import Scope, compile_expression
+from engine.operators.expressions import Expression, Scope, compile_expression
 from engine.run.journeys.journey import Hop, Journey
-from engine.run.journeys.recorder import Journeys
+from engine.run.journeys.recorder import Follower, Journeys
 from qos_monitor.busy import BusyHistory
 from router.codecs.encode.text import iso
 from scheduler.facts import INFINITE_NS
@@ -28,6 +29,9 @@ MOMENT_NS = 10**17
 """A whole number above this is a time of day: no cost and no wait lasts three years."""
 ENGINE = "(engine)"
 """Stands for the time that went to no box: admission, handing over, other trains of the same plan."""
+
+
+NO_JOURNEYS = ("this daemon does not sample journeys", "it was started with engine: {explain: false}")
 
 
 class ExplainError(AuroraError):
@@ -43,12 +47,37 @@ def explain(
 ) -> dict[str, Any]:
     """Return the answer of ``/api/v1/explain`` as plain data. Raises ExplainError."""
     if journeys is None:
-        raise ExplainError("this daemon does not sample journeys", "it was started with engine: {explain: false}")
+        raise ExplainError(*NO_JOURNEYS)
     target = network.output(output)
-    found = matching(recent(journeys, target.number, now_ns), target, where)
+    return answer_for(
+        matching(recent(journeys, target.number, now_ns), target, where), busy, network, target, where, limit
+    )
+
+
+def follow(
+    journeys: Journeys | None, network: Network, output: str, where: str, found: Callable[[Journey], None]
+) -> Callable[[], None]:
+    """Call ``found`` with the next journeys to an output for which ``where`` holds, until the returned callable is
+    called. Raises ExplainError."""
+    if journeys is None:
+        raise ExplainError(*NO_JOURNEYS)
+    target = network.output(output)
+    predicate = _compiled(where, target) if where else None
+
+    def matches(train: Train) -> npt.NDArray[np.intp]:
+        mask = None if predicate is None else predicate.mask(Scope(train))
+        return np.arange(train.count) if mask is None else np.flatnonzero(mask)
+
+    return journeys.follow(Follower(target.number, matches, found))
+
+
+def answer_for(
+    found: Sequence[Journey], busy: BusyHistory, network: Network, target: Output, where: str, limit: int
+) -> dict[str, Any]:
+    """Return the answer of ``/api/v1/explain`` for these journeys."""
     slowest = sorted(found, key=lambda j: -j.latency_ns)[:limit]
     return {
-        "output": output,
+        "output": target.name,
         "window_s": WINDOW_NS / 1e9,
         "where": where,
         "policy": network.config.scheduler.policy if network.config is not None else "",
@@ -69,15 +98,19 @@ def matching(journeys: Sequence[Journey], output: Output, where: str) -> list[Jo
     """Return the journeys for whose fields the predicate ``where`` is true."""
     if not where:
         return list(journeys)
-    try:
-        predicate = compile_expression(where, output.schema, expect=Type.BOOLEAN)
-    except ExpressionError as error:
-        raise ExplainError(f"where: {error.message}", error.hint) from error
+    predicate = _compiled(where, output)
     if not journeys:
         return []
     columns = {f.name: [j.row[i] for j in journeys] for i, f in enumerate(output.schema)}
     mask = predicate.mask(Scope(Train.from_pylists(output.schema, columns, 0)))
     return list(journeys) if mask is None else [j for j, ok in zip(journeys, mask.tolist(), strict=True) if ok]
+
+
+def _compiled(where: str, output: Output) -> Expression:
+    try:
+        return compile_expression(where, output.schema, expect=Type.BOOLEAN)
+    except ExpressionError as error:
+        raise ExplainError(f"where: {error.message}", error.hint) from error
 
 
 def blame(journeys: Sequence[Journey], busy: BusyHistory, network: Network) -> list[dict[str, Any]]:

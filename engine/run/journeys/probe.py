@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.run.journeys.journey import Hop
 from scheduler.plan import Plan
 from storage.train import Train
@@ -34,7 +36,7 @@ class WaitingProbe:
 class ProbedPlan:
     """A plan that has claimed probes."""
 
-    __slots__ = ("costs_before_ns", "exited", "exits", "plan", "probes")
+    __slots__ = ("costs_before_ns", "exited", "exits", "on_end", "plan", "probes")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -42,6 +44,7 @@ class ProbedPlan:
         self.exits: list[tuple[Hop, int, int]] = []  # hop, the box that it left from, when
         self.exited: set[int] = set()  # ids of the hops that have left by at least one way
         self.costs_before_ns: dict[int, int] = {}  # by box, when the plan began
+        self.on_end: list[Callable[[], None]] = []  # called when the costs are known
 
     def record_exit(self, hop: Hop, box: int, now_ns: int) -> Hop:
         """Record that a probe leaves the plan from this box. Returns a hop for this way out."""

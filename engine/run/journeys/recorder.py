@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Lock, get_ident
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from catalog.network import Network
 from engine.run.journeys.journey import Hop, Journey, PassedOver
@@ -34,6 +36,8 @@ LOST_NS = 30_000_000_000
 """A probe that has been under way for this long is forgotten: its tuple was shed, or died in a box ..."""
 MISSED_NS = 1_000_000_000
 """... and sooner, after this long, if its queue was emptied and it was not found."""
+FOLLOWED_AT_MOST = 256
+"""Probes in queues and plans at once while a user follows an output: every train that may reach it gives one."""
 JOURNEYS_KEPT = 2_048
 SLOWEST_EVERY_NS = 5_000_000_000
 SLOWEST_KEPT = 13  # of each output: the slowest in each five seconds of the last minute
@@ -48,6 +52,14 @@ class ClaimedTrains(Protocol):
 
     @property
     def emptied(self) -> bool: ...
+
+
+class Follower(NamedTuple):
+    """A user who waits for the next tuple of an output. ``matches`` returns the places of its tuples in a train."""
+
+    output: int
+    matches: Callable[[Train], npt.NDArray[np.intp]]
+    found: Callable[[Journey], None]
 
 
 class Journeys:
@@ -67,12 +79,28 @@ class Journeys:
         self.slowest: list[deque[tuple[int, Journey]]] = [deque(maxlen=SLOWEST_KEPT) for _ in network.outputs]
         self._runtimes = runtimes
         self._lock = Lock()
+        self._followers: list[Follower] = []
+        self._sample_due_ns = 0  # ``due_ns`` without followers
         self._under_way: dict[Probe, None] = {}  # on a queue or in a plan; the oldest first
         self._running: dict[int, ProbedPlan] = {}  # by thread
         self._decisions: deque[tuple[int, Plan, Any]] = deque(maxlen=DECISIONS_KEPT)
         self._reachable: dict[int, frozenset[int]] = {}  # by box, computed on first use
         self._box_of = [arc.box for arc in network.arcs]
         self._source = [arc.source for arc in network.arcs]
+
+    # -- on demand --------------------------------------------------------------------------------------------------
+
+    def follow(self, follower: Follower) -> Callable[[], None]:
+        """Follow every train that may reach an output until the returned callable is called. Any thread."""
+        with self._lock:
+            self._followers = [*self._followers, follower]
+            self.due_ns = 0
+
+        def stop() -> None:
+            with self._lock:
+                self._followers = [f for f in self._followers if f is not follower]
+
+        return stop
 
     # -- on a queue -------------------------------------------------------------------------------------------------
 
@@ -103,21 +131,34 @@ class Journeys:
         with self._lock:
             now_ns = self.now_ns()
             self._forget_lost(now_ns)
-            if len(self._under_way) >= UNDER_WAY_AT_MOST:
-                self.due_ns = stamp_ns + PROBE_EVERY_NS
+            followed = self._followed(arcs)
+            if not followed and stamp_ns < self._sample_due_ns:
                 return
-            arc = arcs[self.begun % len(arcs)]
-            box = self._box_of[arc]
-            assert box is not None
-            probe = Probe(stream, stamp_ns, now_ns, self.network.box_outputs[box])
-            self.due_ns = stamp_ns + PROBE_EVERY_NS
-            if any(stamp_ns in self.expected[output] for output in probe.outputs):
+            self._sample_due_ns = stamp_ns + PROBE_EVERY_NS
+            self.due_ns = 0 if self._followers else self._sample_due_ns
+            if len(self._under_way) >= (FOLLOWED_AT_MOST if followed else UNDER_WAY_AT_MOST):
+                return
+            begins_on = followed or [arcs[self.begun % len(arcs)]]
+            outputs = {output for arc in begins_on for output in self._outputs_behind(arc)}
+            if any(stamp_ns in self.expected[output] for output in outputs):
                 return  # a probe with the same stamp is under way
+            probe = Probe(stream, stamp_ns, now_ns, tuple(sorted(outputs)))
             self.begun += 1
             self._under_way[probe] = None
             for output in probe.outputs:
                 self.expected[output][stamp_ns] = probe
-            self._wait(arc, WaitingProbe(probe, now_ns, ()))
+            for arc in begins_on:
+                self._wait(arc, WaitingProbe(probe, now_ns, ()))
+
+    def _followed(self, arcs: tuple[int, ...]) -> list[int]:
+        """Return the arcs that lead to an output that someone follows."""
+        wanted = {follower.output for follower in self._followers}
+        return [arc for arc in arcs if not wanted.isdisjoint(self._outputs_behind(arc))] if wanted else []
+
+    def _outputs_behind(self, arc: int) -> tuple[int, ...]:
+        box = self._box_of[arc]
+        assert box is not None
+        return self.network.box_outputs[box]
 
     def _wait(self, arc: int, waiting: WaitingProbe) -> None:
         waiting.probe.places += 1
@@ -220,6 +261,8 @@ class Journeys:
                 if id(hop) not in probed.exited:
                     self._keep_in_state(waiting, hop, now_ns, costs_ns)
                 self._leave_place(waiting.probe)
+        for report in probed.on_end:
+            report()
 
     def _close(self, hop: Hop, last: int, left_ns: int, costs_ns: Mapping[int, int]) -> None:
         """Close a hop that left from the box ``last``: the boxes between its arc and that box have served it."""
@@ -254,13 +297,22 @@ class Journeys:
         if not found:
             return
         probed = self._running.get(get_ident())
+        followers = [f for f in self._followers if f.output == output]
+        places = [follower.matches(train) for follower in followers]
         with self._lock:
             for stamp in found:
+                row, wanted_by = _choose_row(train, stamp, list(zip(followers, places, strict=True)))
+                if followers and not wanted_by:
+                    continue  # another tuple with this stamp may be the one that is waited for
                 probe = stamps.pop(stamp, None)
                 if probe is not None:
-                    self._complete(output, probe, train, now_ns, probed)
+                    journey = self._complete(output, probe, train.slice(row, row + 1), now_ns, probed)
+                    if journey is not None:
+                        self._report(journey, wanted_by, probed)
 
-    def _complete(self, output: int, probe: Probe, train: Train, now_ns: int, probed: ProbedPlan | None) -> None:
+    def _complete(
+        self, output: int, probe: Probe, tuple_: Train, now_ns: int, probed: ProbedPlan | None
+    ) -> Journey | None:
         hops: tuple[Hop, ...] = ()
         for waiting, hop in probed.probes if probed is not None else ():
             if waiting.probe is probe:
@@ -270,12 +322,24 @@ class Journeys:
                 hops = (*waiting.hops, probed.record_exit(hop, last, now_ns))
         if not hops:
             hops = self.in_state.get(probe, ())
+        journey = None
         if hops:
-            row = _row(train, probe)
-            self._keep(Journey(output, probe.stream, probe.stamp_ns, probe.admitted_ns, now_ns, hops, row))
+            row = tuple(tuple_.to_pylist(i)[0] for i in range(len(tuple_.columns)))
+            journey = Journey(output, probe.stream, probe.stamp_ns, probe.admitted_ns, now_ns, hops, row)
+            self._keep(journey)
         if probe in self.in_state and not any(probe.stamp_ns in self.expected[o] for o in probe.outputs):
             del self.in_state[probe]
             self._leave_place(probe)
+        return journey
+
+    @staticmethod
+    def _report(journey: Journey, followers: Sequence[Follower], probed: ProbedPlan | None) -> None:
+        """Hand a journey to its followers; if its last plan still runs, when that has ended and its costs are known."""
+        for follower in followers:
+            if probed is None:
+                follower.found(journey)
+            else:
+                probed.on_end.append(partial(follower.found, journey))
 
     def _keep(self, journey: Journey) -> None:
         self.finished.append(journey)
@@ -326,10 +390,15 @@ class Journeys:
         return reached
 
 
-def _row(train: Train, probe: Probe) -> tuple[Any, ...]:
-    at = int(np.argmax(train.arrival_ns == probe.stamp_ns))
-    one = train.slice(at, at + 1)
-    return tuple(one.to_pylist(i)[0] for i in range(len(one.columns)))
+def _choose_row(
+    train: Train, stamp_ns: int, wanted: Sequence[tuple[Follower, npt.NDArray[np.intp]]]
+) -> tuple[int, list[Follower]]:
+    """Return the place of a tuple with this stamp, one that a follower waits for if there is any, and who waits."""
+    for _, places in wanted:
+        if (hits := places[train.arrival_ns[places] == stamp_ns]).size:
+            row = int(hits[0])
+            return row, [other for other, theirs in wanted if row in theirs]
+    return int(np.argmax(train.arrival_ns == stamp_ns)), []
 
 
 def reachable(network: Network, box: int) -> frozenset[int]:
