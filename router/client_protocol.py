@@ -27,6 +27,9 @@ with its connection. ``reasons`` has the first that are new. ``line`` counts fro
 server took nothing of the batch; the sender resumes with ``expected``. After ``{"_error": ...}`` the server closes the
 connection.
 
+A hello of either kind may have ``"format": "ndjson"``; the server then refuses a client that expects another format.
+The welcome of a sender has ``batch_bytes``, the size of the largest block that the server takes.
+
 A reader connects to an output's port and gives its name. If it knows the number of the last tuple that it has, it gives
 that too:
 
@@ -66,12 +69,14 @@ class SourceHello(NamedTuple):
     source: str
     epoch: int
     ack: str  # disk | memory
+    format: str | None = None  # of its blocks; None: the client does not say
 
 
 class ReaderHello(NamedTuple):
     name: str
     after: int | None
     nonce: str
+    format: str | None = None  # that it expects; None: the client does not say
 
 
 class SourceBatch(NamedTuple):
@@ -234,7 +239,7 @@ def _source_hello(message: dict[str, Any]) -> SourceHello:
     ack = hello.get("ack", "disk")
     if ack not in ("disk", "memory"):
         raise SessionError(f"ack must be disk or memory, not {str(ack)[:20]!r}")
-    return SourceHello(_name(hello, "source"), _integer(hello, "epoch", 0), ack)
+    return SourceHello(_name(hello, "source"), _integer(hello, "epoch", 0), ack, _format(hello))
 
 
 def _reader_hello(message: dict[str, Any]) -> ReaderHello:
@@ -245,7 +250,7 @@ def _reader_hello(message: dict[str, Any]) -> ReaderHello:
     nonce = hello.get("nonce", "")
     if not isinstance(nonce, str) or len(nonce) > NAME_BYTES:
         raise SessionError(f"nonce must be a string of at most {NAME_BYTES} characters")
-    return ReaderHello(_name(hello, "name"), after, nonce)
+    return ReaderHello(_name(hello, "name"), after, nonce, _format(hello))
 
 
 def _hello(message: dict[str, Any]) -> dict[str, Any]:
@@ -253,6 +258,16 @@ def _hello(message: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(hello, dict):
         raise SessionError('the first line must be {"_hello": {...}}')
     return hello
+
+
+def _format(hello: dict[str, Any]) -> str | None:
+    return None if hello.get("format") is None else _name(hello, "format")
+
+
+def check_format(wanted: str | None, format: str, what: str) -> None:
+    """Refuse a client that expects another format. Raises SessionError."""
+    if wanted is not None and wanted != format:
+        raise SessionError(f"this {what} has the format {format}, and the client uses {wanted[:20]}")
 
 
 def _name(content: dict[str, Any], key: str) -> str:

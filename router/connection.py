@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from router.boundary import SOCKET
-from router.client_protocol import Ack, Forget, ReaderFramer, ReaderHello, SessionError, begins_with_hello, encode_line
+from router.client_protocol import (
+    Ack,
+    Forget,
+    ReaderFramer,
+    ReaderHello,
+    SessionError,
+    begins_with_hello,
+    check_format,
+    encode_line,
+)
 from router.codecs.base import Decoder, Received
 from router.named_reader import NamedReader
 from router.source_session import SourceSession
@@ -287,6 +296,7 @@ class SinkConnection(asyncio.Protocol):
         history = self._outlet.history
         if history is None:
             raise SessionError("a named reader needs engine.data_dir: without it the server keeps no history")
+        check_format(hello.format, self._server.sink_format(self._outlet.number), "output")
         if self._subscriber is not None:
             self._outlet.detach(self._subscriber)
             self._subscriber = None

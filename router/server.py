@@ -75,6 +75,7 @@ class SourcePort:
     stream: Stream
     intake: Intake
     decoder: type[Decoder]
+    format: str = "ndjson"  # the decoder's name
     received: int = 0  # tuples, good and bad
     received_bytes: int = 0
     connections: int = 0
@@ -308,6 +309,12 @@ class Server:
         """Let an output's named readers read more. Any thread."""
         self.outlets[output].history_grew()
 
+    def sink_format(self, output: int) -> str:
+        """Return the format of an output that has a listener."""
+        sink = self._network.outputs[output].sink
+        assert isinstance(sink, TcpSink)
+        return sink.format
+
     def named_reader(
         self, outlet: Outlet, name: str, transport: asyncio.WriteTransport, history: OutputHistory
     ) -> NamedReader:
@@ -383,4 +390,4 @@ def _make_port(stream: Stream, limits: Limits) -> SourcePort:
         codec = source.format if isinstance(source, TcpSource) else source.codec
         unit = source.timestamps
     intake = Intake(stream.schema, unit=unit, line_bytes=limits.line_bytes, batch_bytes=limits.batch_bytes)
-    return SourcePort(stream, intake, CODECS[codec].decoder)
+    return SourcePort(stream, intake, CODECS[codec].decoder, codec)

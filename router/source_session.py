@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from router.boundary import StreamEntrance
-from router.client_protocol import SessionError, SourceBatch, SourceFramer, SourceHello, encode_line
+from router.client_protocol import SessionError, SourceBatch, SourceFramer, SourceHello, check_format, encode_line
 from router.codecs.base import Reason, Received, Reject
 from storage.admission import AdmissionVerdict, BatchNumber
 from storage.train import Train
@@ -71,6 +71,7 @@ class SourceSession:
     def _welcome(self, hello: SourceHello) -> None:
         if hello.ack == "disk" and not self._entrance.keeps_batches:
             raise SessionError('"ack": "disk" needs engine.data_dir; without it, use "ack": "memory"')
+        check_format(hello.format, self._port.format, "stream")
         answer = self._numbers.greet(self._port.stream.number, hello.source, hello.epoch)
         if isinstance(answer, str):
             raise SessionError(answer)
@@ -79,7 +80,8 @@ class SourceSession:
         self._server.claim_source(self)
         self._connection.is_silent = False
         refused = self._port.rejections.for_welcome(hello.source, hello.epoch, answer)
-        self._write(encode_line(_welcome={"sequence": answer, "ack": hello.ack, **refused}))
+        limit = self._server.limits.batch_bytes
+        self._write(encode_line(_welcome={"sequence": answer, "ack": hello.ack, "batch_bytes": limit, **refused}))
 
     # -- batches ------------------------------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ def test_a_client_of_the_first_protocol_gets_the_fields_it_knows(tmp_path: Path)
     with daemon_on(tmp_path) as (source, _), socket.create_connection((HOST, source), timeout=60) as old:
         answers = old.makefile("rb")
         old.sendall(b'{"_hello":{"source":"x","epoch":1,"ack":"disk"}}\n')
-        assert answers.readline() == b'{"_welcome":{"sequence":0,"ack":"disk"}}\n'
+        assert answers.readline() == b'{"_welcome":{"sequence":0,"ack":"disk","batch_bytes":16777216}}\n'
         old.sendall(b'{"_batch":1,"tuples":1,"bytes":8}\n{"a":1}\n')
         assert answers.readline() == b'{"_ack":1,"on":"disk"}\n'
         old.sendall(b'{"_batch":2,"tuples":1,"bytes":8}\n{"b":1}\n')
@@ -190,6 +190,19 @@ def test_a_sender_that_wants_a_disk_and_swapped_ports_are_refused_with_what_to_d
             Sender(HOST, sink, "x", ack="memory")
         with pytest.raises(RefusedError, match="this is the port of a stream"):
             Reader(HOST, source, "r")
+
+
+def test_a_client_of_another_format_and_a_batch_above_the_limit_are_refused(tmp_path: Path) -> None:
+    with daemon_on(tmp_path) as (source, sink):
+        with pytest.raises(RefusedError, match="this stream has the format ndjson, and the client uses arrow"):
+            Sender(HOST, source, "x", format="arrow")
+        with pytest.raises(RefusedError, match="this output has the format ndjson, and the client uses arrow"):
+            Reader(HOST, sink, "r", format="arrow")
+        with Sender(HOST, source, "y") as sender:
+            with pytest.raises(ValueError, match="send fewer than 40 rows at once"):
+                sender.send([{"a": 1, "s": "x" * 500_000}] * 40)
+            sender.send(rows(0, 3))
+            assert taken(sender.flush()) == (1, 0, [])
 
 
 @pytest.mark.parametrize("client", ["sender", "reader"])

@@ -148,7 +148,7 @@ def test_what_is_sent_comes_out_numbered_and_a_restart_goes_on(tmp_path: Path, f
 
 def test_a_batch_that_comes_again_is_dropped_and_acknowledged_again(tmp_path: Path) -> None:
     with daemon_on(tmp_path) as daemon, raw(ports(daemon)[0], source="x", epoch=3, ack="disk") as client:
-        assert client.hear() == {"_welcome": {"sequence": 0, "ack": "disk"}}
+        assert client.hear() == {"_welcome": {"sequence": 0, "ack": "disk", "batch_bytes": 16 * 2**20}}
         for sequence in (1, 1, 2, 1):
             client.batch(sequence, rows(sequence * 10, sequence * 10 + 5))
         said = [client.hear()]

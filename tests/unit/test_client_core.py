@@ -37,7 +37,9 @@ def feed(protocol: Any, reads: list[bytes]) -> list[Any]:
 
 def sender(ack: str = "disk", sequence: int = 0, **more: Any) -> SenderProtocol:
     protocol = SenderProtocol("till", 1, ack, "ndjson")
-    assert json.loads(protocol.connect(NONCE)) == {"_hello": {"source": "till", "epoch": 1, "ack": ack}}
+    assert json.loads(protocol.connect(NONCE)) == {
+        "_hello": {"source": "till", "epoch": 1, "ack": ack, "format": "ndjson"}
+    }
     assert feed(protocol, [line(_welcome={"sequence": sequence, "ack": ack, **more})]) == [Welcomed()]
     return protocol
 
@@ -69,6 +71,14 @@ def test_batches_are_kept_until_they_are_acknowledged_and_go_out_again_after_a_b
     protocol.connect(NONCE)
     feed(protocol, split(line(_welcome={"sequence": 3, "ack": "disk"})))
     assert protocol.acknowledged == 3 and sent(protocol) == [4]
+
+
+def test_a_batch_above_the_servers_limit_is_refused_before_it_is_numbered() -> None:
+    protocol = sender(batch_bytes=20)
+    with pytest.raises(ValueError, match="above the server's limit of 20"):
+        protocol.add([{"a": "x" * 30}])
+    protocol.add([{"a": 1}])
+    assert sent(protocol) == [1]
 
 
 def test_a_sender_that_resumes_numbers_behind_what_the_server_has() -> None:
@@ -166,7 +176,7 @@ def batch(first: int, rows: list[dict[str, Any]], **more: Any) -> bytes:
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_reader_skips_to_its_welcome_and_gets_numbered_batches(split: Any) -> None:
     protocol = ReaderProtocol("billing", None, "ndjson")
-    assert json.loads(protocol.connect(NONCE)) == {"_hello": {"name": "billing", "nonce": NONCE}}
+    assert json.loads(protocol.connect(NONCE)) == {"_hello": {"name": "billing", "nonce": NONCE, "format": "ndjson"}}
     stream = b'{"row":"of a plain reader"}\n{"_welcome":{"nonce":"other"' + WELCOME
     stream += (
         batch(5, [{"a": 1}, {"a": "é\u2028"}]) + line(_gap={"from": 7, "to": 9}) + batch(10, [{"a": 3}], repeat=True)

@@ -159,7 +159,7 @@ class AsyncLink:
         await pipe.send(self._protocol.connect(secrets.token_hex(16)), handshake_s)
         while not isinstance(event := self._protocol.next_event(), (Welcomed, NewEpoch)):
             if event is None and not await self.receive(handshake_s):
-                raise ConnectionError("no welcome in time")
+                raise ConnectionError("no welcome in time: is it the port of a stream or an output?")
         if again := self._protocol.after_welcome():
             await pipe.send(again, handshake_s)
         return isinstance(event, Welcomed)

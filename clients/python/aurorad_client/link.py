@@ -86,7 +86,7 @@ class Link:
         opened.sendall(self._protocol.connect(secrets.token_hex(16)))
         while not isinstance(event := self._protocol.next_event(), (Welcomed, NewEpoch)):
             if event is None and not self.receive(self._endpoint.handshake_s):
-                raise ConnectionError("no welcome in time")
+                raise ConnectionError("no welcome in time: is it the port of a stream or an output?")
         if again := self._protocol.after_welcome():
             opened.sendall(again)
         return isinstance(event, Welcomed)

@@ -30,7 +30,7 @@ class ReaderProtocol:
         self._header = None
         self._marker = b'{"_welcome":{"nonce":"%s"' % nonce.encode()
         after = {} if self.after is None else {"after": self.after}
-        return encode_line(_hello={"name": self._name, "nonce": nonce, **after})
+        return encode_line(_hello={"name": self._name, "nonce": nonce, "format": self._format, **after})
 
     def ack(self, number: int) -> bytes:
         """Acknowledge the rows up to a number; return the bytes to send. The next connection repeats it."""

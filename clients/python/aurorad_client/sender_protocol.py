@@ -31,6 +31,7 @@ class SenderProtocol:
         self._rejected_there = 0  # the server's running total, as far as it is in ``rejected``
         self._reported = 0  # rows in receipts
         self._reasons: list[RejectedRow] = []  # the first since the last receipt
+        self._batch_bytes: int | None = None  # the largest block that the server takes; None: it did not say
         self.epoch = epoch
         self.acknowledged = 0
         self.resumed_at: int | None = None  # the last sequence that the server had at the first welcome
@@ -48,7 +49,8 @@ class SenderProtocol:
         """Begin a connection; return its first bytes. (A sender needs no nonce.)"""
         self._received.clear()
         self._is_welcomed = False
-        return encode_line(_hello={"source": self._source, "epoch": self.epoch, "ack": self._ack})
+        hello = {"source": self._source, "epoch": self.epoch, "ack": self._ack, "format": self._format}
+        return encode_line(_hello=hello)
 
     def after_welcome(self) -> bytes:
         return b""
@@ -56,6 +58,11 @@ class SenderProtocol:
     def add(self, rows: Rows) -> None:
         """Number a batch and keep it until it is acknowledged. Its number is ``last``."""
         block, count = encode(rows, self._format)
+        if self._batch_bytes is not None and len(block) > self._batch_bytes:
+            raise ValueError(
+                f"a batch of {len(block):,} bytes is above the server's limit of {self._batch_bytes:,} (limits.batch):"
+                f" send fewer than {count:,} rows at once"
+            )
         header = b'{"_batch":%d,"tuples":%d,"bytes":%d}\n' % (self._next, count, len(block))
         self._unacknowledged.append((self._next, header + block))
         self._next += 1
@@ -121,6 +128,7 @@ class SenderProtocol:
             self._begin_new_epoch()
             return NewEpoch()
         self._is_welcomed = True
+        self._batch_bytes = welcome.get("batch_bytes")
         if self.resumed_at is None:
             self.resumed_at = committed
             self._next = committed + 1
