@@ -91,7 +91,7 @@ class Draining:
         self.dropped = drop_held(self._engine.runtimes)
         if self._stop == "close":  # else the log has said so already
             for held in self.dropped:
-                log.warning("box %s (%s): %d tuples gave no result and are dropped", held.box, held.kind, held.tuples)
+                log.warning("box %s (%s): %s without a result dropped", held.box, held.kind, _count(held.tuples))
 
     def _settle(self) -> bool:
         """Wait until all that was read has been through the engine."""
@@ -112,10 +112,26 @@ def _log_held(held: list[HeldTuples], stop: str) -> None:
     """Say what is inside the boxes, the most first, and what happens to it."""
     level = logging.WARNING if stop == "drop" else logging.INFO
     for box in sorted(held, key=lambda box: -box.tuples)[:NAMED_BOXES]:
-        log.log(level, "box %s (%s) holds %d tuples: %s", box.box, box.kind, box.tuples, _FATES[stop])
+        log.log(level, "box %s (%s) holds %s: %s", box.box, box.kind, _count(box.tuples), _FATES[stop])
     if len(held) > NAMED_BOXES:
         rest = sum(sorted(box.tuples for box in held)[: len(held) - NAMED_BOXES])
-        log.log(level, "%d more boxes hold %d tuples: %s", len(held) - NAMED_BOXES, rest, _FATES[stop])
+        log.log(level, "%d more boxes hold %s: %s", len(held) - NAMED_BOXES, _count(rest), _FATES[stop])
+
+
+def describe_inside(draining: Draining | None) -> str:
+    """Say what became of the tuples that were still in boxes at the end. A tuple in two boxes counts twice."""
+    if draining is None:
+        return ""
+    parts = [("dropped", draining.dropped), ("kept", draining.kept)]
+    return "".join(
+        f", {sum(box.tuples for box in held)} {fate} in open windows of {len(held)} box{'es' * (len(held) > 1)}"
+        for fate, held in parts
+        if held
+    )
+
+
+def _count(tuples: int) -> str:
+    return f"{tuples} tuple{'s' * (tuples != 1)}"
 
 
 def describe_backlog(engine: Engine, server: Server, files: FilePipeline) -> str:

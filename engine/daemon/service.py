@@ -24,12 +24,12 @@ from catalog.config.overrides import Overrides
 from catalog.errors import NetworkError
 from catalog.network import Network
 from engine.daemon.daemon import Daemon
-from engine.daemon.draining import Draining
+from engine.daemon.draining import describe_inside
 from engine.daemon.logs import set_up_logs
 from engine.daemon.notify import READY, STOPPING, notify
 from engine.daemon.version import own_version
 from engine.run.network_file import read_network
-from engine.run.tuning import tune_process
+from engine.run.tuning import name_process, tune_process
 from qos_monitor.conservation import residuals
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     for warning in network.warnings:
         log.warning("%s:%d: %s: %s", file, warning.line, warning.place, warning.message)
     signals = Signals((*STOPS, signal.SIGHUP))
+    name_process("aurorad")
     tune_process()
     daemon = Daemon(
         network,
@@ -182,18 +183,9 @@ def _log_stop(daemon: Daemon, drained: bool) -> None:
         received,
         admitted,
         emitted,
-        _inside(daemon.draining),
+        describe_inside(daemon.draining),
         missing,
     )
-
-
-def _inside(draining: Draining | None) -> str:
-    """Say what became of the tuples that were still in boxes at the end; nothing when there were none."""
-    if draining is None:
-        return ""
-    kept, dropped = (sum(held.tuples for held in part) for part in (draining.kept, draining.dropped))
-    parts = [f"{dropped} dropped in open windows"] if dropped else []
-    return "".join(f", {part}" for part in [*parts, *([f"{kept} kept in open windows"] if kept else [])])
 
 
 def _reload(file: Path, overrides: Overrides, running: Network) -> None:

@@ -82,9 +82,9 @@ def test_without_a_data_dir_a_stop_closes_what_is_open_and_its_readers_get_the_r
     said = messages(daemon)
     assert "box sums (aggregate) holds 4 tuples: its results go out now" in said
     assert "box both (join) holds 7 tuples" in said
-    assert "box ordered (bsort) holds 1 tuples" in said
-    assert "box tens (aggregate): 3 tuples gave no result and are dropped" in said
-    assert "3 dropped in open windows, 0 unaccounted for" in daemon.log[-1]["message"]
+    assert "box ordered (bsort) holds 1 tuple" in said
+    assert "box tens (aggregate): 3 tuples without a result dropped" in said
+    assert "3 dropped in open windows of 1 box, 0 unaccounted for" in daemon.log[-1]["message"]
 
 
 def test_drop_drops_and_counts(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_drop_drops_and_counts(tmp_path: Path) -> None:
         assert daemon.process.wait(60) == 0
     assert "box sums (aggregate) holds 4 tuples: they are dropped" in messages(daemon)
     # sums 4, both 7, ordered 1, tens 3, threes 3
-    assert "18 dropped in open windows, 0 unaccounted for" in daemon.log[-1]["message"]
+    assert "18 dropped in open windows of 5 boxes, 0 unaccounted for" in daemon.log[-1]["message"]
 
 
 def test_a_second_signal_ends_a_stop_that_waits_for_a_reader(tmp_path: Path) -> None:
