@@ -21,7 +21,7 @@ class LoadVerdict(NamedTuple):
     state: LoadState = "fine"
     load_ns: float = 0.0  # work demanded, as if nothing were shed
     capacity_ns: float = 0.0  # work that can be done for it
-    load_ratio: float = 0.0  # load over capacity
+    load_ratio: float = 0.0  # load over capacity, of the fullest resource: all workers, or the one of a bound unit
     trend_per_s: float = 0.0  # of the ratio
     backlog_ns: float = 0.0  # ns of work that wait
     wait_ns: float = 0.0  # how long the backlog will wait, at this capacity
@@ -36,3 +36,9 @@ class LoadVerdict(NamedTuple):
     priced_ns: float = 0.0  # the work done, by the coefficients
     worked_ns: float = 0.0  # and by the clock
     priced_ticks: int = 0  # ticks in which anything was done
+    unit_ns: tuple[float, ...] = ()  # by unit (``qos_monitor/unit_load``): work demanded of it; empty: one worker
+    unit_busy: tuple[float, ...] = ()  # by unit: the share of one worker's time that it used
+    unit_late_ns: tuple[float, ...] = ()  # by unit: work that waits before it, beyond what its outputs can bear
+    unit_bound: tuple[bool, ...] = ()  # by unit: whether it is full, so that no drop elsewhere helps it
+    unit_limit_ns: float = 0.0  # the work that one worker can do
+    late: tuple[int, ...] = ()  # outputs whose results of this tick came later than their graphs like

@@ -12,7 +12,7 @@ any thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from catalog.catalog import Epoch
@@ -37,12 +37,14 @@ class OverloadControl(Generic[Sample]):
         semantic_arcs: frozenset[int] | None,
         values: Callable[[], Mapping[int, ValueCells]],
         clock_ns: Callable[[], int],
+        units: Sequence[Sequence[int]] = (),
         is_logging: bool = True,
     ) -> None:
         """``apply`` puts a plan into force. ``values`` returns, by arc, the worth of the tuples there, as far as it is
-        known. ``clock_ns`` measures the time spent deciding."""
+        known. ``clock_ns`` measures the time spent deciding. ``units`` lists the boxes of each unit that never runs
+        twice at once, as the judge knows them."""
         self.verdict = LoadVerdict()
-        self.shedder = Shedder(epoch.network, epoch.stats, semantic_arcs=semantic_arcs, clock_ns=clock_ns)
+        self.shedder = Shedder(epoch.network, epoch.stats, semantic_arcs=semantic_arcs, clock_ns=clock_ns, units=units)
         self.spent_ns = 0  # deciding, since the start
         self.values: Mapping[int, ValueCells] = {}  # as of the last tick
         self._outputs = epoch.network.outputs
@@ -50,7 +52,8 @@ class OverloadControl(Generic[Sample]):
         self._apply = apply
         self._values = values
         self._clock_ns = clock_ns
-        self._is_incurable = False
+        self._lacks = False  # as last logged: more is excess than may be shed
+        self._incurable: frozenset[int] = frozenset()  # as last logged
         self._is_logging = is_logging
 
     @property
@@ -103,15 +106,35 @@ class OverloadControl(Generic[Sample]):
         if verdict.state == "overloaded" and before.state != "overloaded" and not self.shedder.places:
             log.warning("load %.0f%% of capacity, and no stream may be shed: tuples wait", 100 * verdict.load_ratio)
         road_map, control = self.shedder.road_map, self.shedder.control
-        incurable = road_map is not None and control.lacks > 0.001
-        if incurable and not self._is_incurable and road_map is not None:
+        lacks = road_map is not None and control.lacks > 0.001
+        if lacks and not self._lacks and road_map is not None:
             most = road_map.most_ns / max(road_map.load_ns, 1.0)
             log.warning(
                 "%.0f%% of the work is excess, but only %.0f%% may be shed: outputs without a loss graph lose nothing",
                 100 * (most + control.lacks),
                 100 * most,
             )
-        self._is_incurable = incurable
+        self._lacks = lacks
+        self._log_incurable()
+
+    def _log_incurable(self) -> None:
+        """Log which outputs no plan can save, and which can be saved again."""
+        given_up = self.shedder.given_up.outputs
+        before, self._incurable = self._incurable, given_up
+        if fresh := given_up - before:
+            names, road_map = self._names(fresh), self.shedder.road_map
+            if self.shedder.caps.full or road_map is None:
+                log.warning("%s cannot be saved: one worker cannot do its work; it gets what is left", names)
+            else:
+                most = 100 * road_map.most_ns / max(road_map.load_ns, 1.0)
+                log.warning(
+                    "%s cannot be saved: only %.0f%% of the work may be shed; it gets what is left", names, most
+                )
+        if back := before - given_up:
+            log.info("%s can be saved again: it loses nothing from now on", self._names(back))
+
+    def _names(self, outputs: Iterable[int]) -> str:
+        return ", ".join(self._outputs[o].name for o in sorted(outputs)[:5])
 
     def _log_unread(self, plan: ShedPlan, read: Sequence[bool]) -> None:
         unread = {o for d in plan.drops for o in d.place.outputs if o < len(read) and not read[o]}

@@ -58,6 +58,11 @@ class ShedPlan:
     why: str = ""  # one line for people
 
     @property
+    def outputs(self) -> frozenset[int]:
+        """The outputs of which tuples are dropped."""
+        return frozenset(o for drop in self.drops for o in drop.place.outputs)
+
+    @property
     def kept_on_arc(self) -> dict[int, float]:
         """The share kept, by arc, where something is dropped."""
         return {drop.place.arc: 1.0 - drop.share for drop in self.drops}

@@ -47,6 +47,8 @@ class Sample(NamedTuple):
     priced_ns: float = 0.0  # the same work per second, priced by the coefficients
     box_means: BoxMeans | None = None  # for people: steady over some seconds
     worker_busy: Sequence[float] = ()  # likewise, by worker
+    box_ns: Floats = np.zeros(0)  # the cost of a tuple, by box
+    port_selectivity: Floats = np.zeros(0)  # by flat port
 
 
 class Sampler:
@@ -209,6 +211,8 @@ class Sampler:
             priced_ns=priced_ns * (1e9 / elapsed_ns),
             box_means=self._box_means,
             worker_busy=self._worker_busy,
+            box_ns=box_ns,
+            port_selectivity=stats.port_selectivity,
         )
 
     def _delivered(self, kept_on_arc: Floats) -> Floats:

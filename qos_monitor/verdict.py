@@ -28,6 +28,9 @@ than that waits, it was too much. The engine settles at full use, with a short q
 
 The verdict looks ``AHEAD_S`` ahead: it adds what the backlog grows in that time.
 
+A unit of the scheduler runs on one worker at a time (``unit_load``). Work that waits for a unit that is full counts
+against that unit alone: no drop elsewhere would melt it.
+
 Streams that block or spill can wait. Only the work done for them counts, as capacity that the others do not have; their
 backlog adds to no excess.
 
@@ -36,7 +39,7 @@ backlog adds to no excess.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +49,7 @@ from catalog.load_verdict import LoadState, LoadVerdict
 from catalog.network import Network
 from catalog.stats import Floats
 from qos_monitor.sampler import Sample
+from qos_monitor.unit_load import Units, unit_loads
 
 Flags = npt.NDArray[np.bool_]
 
@@ -84,9 +88,13 @@ class Terms(NamedTuple):
     wait_ns: int  # how long tuples may wait without harm to any output
     levels: tuple[UrgencyLevel, ...]  # from the tightest on; each contains the ones before it
     best: Floats  # by output: the highest utility of its latency graph
+    units: Units  # what never runs twice at once
 
     @classmethod
-    def of(cls, network: Network, shed_arcs: list[bool], urgent_first: bool) -> Terms:
+    def of(
+        cls, network: Network, shed_arcs: list[bool], urgent_first: bool, units: Sequence[Sequence[int]] | None = None
+    ) -> Terms:
+        """Without ``units`` each box is one."""
         sheds = np.array([s.overload == "shed" for s in network.streams], np.bool_)
         arcs = np.array(shed_arcs, np.bool_)
         others = [a for s in network.streams if s.overload != "shed" for a in s.arcs] if sheds.any() else []
@@ -98,7 +106,8 @@ class Terms(NamedTuple):
         best = np.array([1.0 if g is None else g.points[0][1] for g in graphs], np.float64)
         levels = _levels(network, waits, arcs) if urgent_first else ()
         levels = levels or (UrgencyLevel(wait_ns, arcs),)
-        return cls(sheds, arcs, np.array(others, np.intp), wait_ns, levels, best)
+        known = units if units is not None else [(node.number,) for node in network.boxes]
+        return cls(sheds, arcs, np.array(others, np.intp), wait_ns, levels, best, Units.of(network, known, arcs, waits))
 
 
 def _may_wait_ns(deadline_ns: int | None) -> int:
@@ -118,12 +127,19 @@ def _levels(network: Network, waits: list[int], counted: Flags) -> tuple[Urgency
 class LoadJudge:
     """The verdict so far, of one network. Owner: the monitor thread. ``urgent_first`` returns whether the policy that
     decides now runs the tuples of tight deadlines first (``scheduler/policies``): it is asked for each sample, because
-    ``policy: auto`` changes the policy while the engine runs."""
+    ``policy: auto`` changes the policy while the engine runs. ``units`` lists the boxes of each unit that never runs
+    twice at once."""
 
     def __init__(
-        self, network: Network, shed_arcs: list[bool], workers: int, *, urgent_first: Callable[[], bool]
+        self,
+        network: Network,
+        shed_arcs: list[bool],
+        workers: int,
+        *,
+        urgent_first: Callable[[], bool],
+        units: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self._terms = {ordered: Terms.of(network, shed_arcs, ordered) for ordered in (False, True)}
+        self._terms = {ordered: Terms.of(network, shed_arcs, ordered, units) for ordered in (False, True)}
         self._urgent_first = urgent_first
         self._workers = max(1, workers)
         self._verdict = LoadVerdict()
@@ -149,9 +165,12 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
     capacity_ns = max(all_ns - others_ns, SLOWEST_RATIO * all_ns)
     backlog = scale * sample.backlog_ns
     backlog_ns = float(backlog[terms.arcs].sum())
-    catch_up_ns = _catch_up_ns(backlog, backlog_ns, terms, capacity_ns)
-    trim = _trim(before, backlog_ns, capacity_ns * terms.levels[-1].wait_ns / 1e9, elapsed_s)
-    ratio = load_ns / capacity_ns
+    units = unit_loads(before, sample, terms.units, workers, rates, scale, headroom)
+    free = np.where(units.is_free(terms.units.of_arc), backlog, 0.0)
+    free_ns = float(free[terms.arcs].sum())
+    catch_up_ns = _catch_up_ns(free, free_ns, terms, capacity_ns)
+    trim = _trim(before, free_ns, capacity_ns * terms.levels[-1].wait_ns / 1e9, elapsed_s)
+    ratio = max(load_ns / capacity_ns, units.ratio)
     trend = 0.0
     if before.at_ns:
         trend = before.trend_per_s + _gain(elapsed_s, TREND_TAU_S) * (
@@ -159,7 +178,9 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
         )
     return LoadVerdict(
         at_ns=sample.at_ns,
-        state=_state(before, ratio, _begins(backlog, terms, load_ns, capacity_ns)),
+        state=_state(
+            before, ratio, _begins(free, terms, load_ns, capacity_ns) or bool(units.late_ns[units.bound].any())
+        ),
         load_ns=load_ns,
         capacity_ns=capacity_ns,
         load_ratio=ratio,
@@ -177,6 +198,12 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
         priced_ns=priced_ns,
         worked_ns=worked_ns,
         priced_ticks=before.priced_ticks + (sample.work_ns > 0),
+        unit_ns=tuple(units.needed_ns.tolist()),
+        unit_busy=tuple(units.busy.tolist()),
+        unit_late_ns=tuple(units.late_ns.tolist()),
+        unit_bound=tuple(units.bound.tolist()),
+        unit_limit_ns=units.limit_ns,
+        late=tuple(np.flatnonzero(_is_late(sample, terms)).tolist()),
     )
 
 
@@ -258,9 +285,13 @@ def _headroom(before: LoadVerdict, sample: Sample, workers: int, elapsed_s: floa
 
 
 def _suffering(sample: Sample, terms: Terms) -> tuple[int, ...]:
-    late = sample.output_utilities < SUFFERS_BELOW * terms.best
     lossy = sample.output_loss_utilities < SUFFERS_BELOW
-    return tuple(np.flatnonzero(late | lossy).tolist())
+    return tuple(np.flatnonzero(_is_late(sample, terms) | lossy).tolist())
+
+
+def _is_late(sample: Sample, terms: Terms) -> Flags:
+    late: Flags = sample.output_utilities < SUFFERS_BELOW * terms.best
+    return late
 
 
 def _gain(elapsed_s: float, tau_s: float) -> float:

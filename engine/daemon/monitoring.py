@@ -100,11 +100,13 @@ def make_overload(catalog: Catalog, engine: Engine) -> OverloadControl[Sample]:
             shed_arcs(network),
             network.config.engine.workers,
             urgent_first=lambda: runs_urgent_first(engine.choice.policy),
+            units=engine.state.unit_boxes,
         ),
         engine.shed,
         semantic_arcs=shedding.valuations.semantic_arcs,
         values=shedding.values,
         clock_ns=thread_time_ns,
+        units=engine.state.unit_boxes,
     )
 
 

@@ -27,7 +27,7 @@ from engine.run.runtime import BoxRuntime
 from engine.run.spiller import Spiller, spillable_arcs
 from engine.run.taps import Taps
 from engine.run.worker import WorkerPool
-from load_shedder.apply.limits import dead_points
+from load_shedder.apply.limits import Expiry
 from load_shedder.apply.shedding import Shedding
 from load_shedder.decide.values import Valuations
 from load_shedder.record.book import LossBook
@@ -94,6 +94,8 @@ class Engine:
             on_change=self._apply_drops,
             queue_drops=self._expired_counts,
         )
+        self._expiry = Expiry(network)
+        self._shed_outputs: frozenset[int] = frozenset()  # by the plan in force
         self.spiller: Spiller | None = None if spill is None else Spiller()
         self.storage = self._make_storage(memory_bytes, spill)
         self.state = SchedulerState(network, settings, statistics)
@@ -102,7 +104,7 @@ class Engine:
         execution_queue: SimpleQueue[QueuedPlan] = SimpleQueue()
         self.loop = SchedulerLoop(
             self.state, policies()[self.choice.policy], self.storage, execution_queue, workers, now_ns, perf_counter_ns,
-            observer=self.journeys, on_failure=on_failure, dead_points=dead_points(network),
+            observer=self.journeys, on_failure=on_failure, dead_points=self._expiry.points(),
         )  # fmt: skip
         self.post = self.loop.post
         self.taps = Taps(network, self._recompile)
@@ -226,6 +228,10 @@ class Engine:
     def shed(self, plan: ShedPlan) -> None:
         """Drop what this shed plan says from now on, and nothing else. Any thread."""
         self.shedding.apply(plan)
+        if plan.outputs != self._shed_outputs:
+            self._shed_outputs = plan.outputs
+            if self.loop.dead_points:  # unless expiry is switched off
+                self.expire(True)
 
     def refresh_losses(self) -> None:
         """Update the shedder's view of the streams' values, and forget losses that no open window needs any more.
@@ -237,7 +243,7 @@ class Engine:
 
     def expire(self, on: bool) -> None:
         """Switch the dropping of tuples that are too late for every output on or off."""
-        self.loop.dead_points = dead_points(self.network) if on else {}
+        self.loop.dead_points = self._expiry.points(self._shed_outputs) if on else {}
 
     def _apply_drops(self, sheds: Sheds) -> None:
         self.ingress.shed(sheds)

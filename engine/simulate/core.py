@@ -24,7 +24,7 @@ from engine.simulate.overheads import Overheads, Totals
 from engine.simulate.quality import DeliveryRecorder
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain
 from engine.simulate.threads import SimulatedThreads
-from load_shedder.apply.limits import dead_points
+from load_shedder.apply.limits import Expiry
 from scheduler.claims import Claim, QueuedPlan
 from scheduler.events import Enqueued, Finished, MissedShares
 from scheduler.loop import SHORT_TUPLES, SchedulerLoop
@@ -76,6 +76,7 @@ class Simulation:
         arc_bytes = [0.0 if a.box is None else float(self.statistics.tuple_bytes[a.box]) for a in network.arcs]
         self.storage = SimulatedStorage(arc_bytes, start_ns)
         self.state = SchedulerState(network, settings, self.statistics)
+        self.expiry = Expiry(network)
         self.threads = SimulatedThreads(self.overheads, workers, start_ns)
         self._queue = ExecutionQueue()
         simulated: tuple[Any, Any] = (self.storage, self._queue)  # the loop never looks inside a train
@@ -86,7 +87,7 @@ class Simulation:
             workers,
             lambda: self.now_ns,
             lambda: 0,
-            dead_points=dead_points(network),
+            dead_points=self.expiry.points(),
             measured_every_ns=NEVER_NS,  # the statistics stand still
         )
         ideal_ns = LoadModel(network).ideal_ns(self.statistics.cost_per_call_ns, self.statistics.cost_per_tuple_ns)

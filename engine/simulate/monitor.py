@@ -20,6 +20,7 @@ from catalog.readings import (
     ArcReading,
     BoxReading,
     EngineReading,
+    LatencyReading,
     OutputReading,
     Readings,
     SchedulerReading,
@@ -60,13 +61,17 @@ class SimulatedMonitor:
                 shed_arcs(network),
                 workers,
                 urgent_first=lambda: runs_urgent_first(getattr(loop.policy, "__name__", "")),
+                units=simulation.state.unit_boxes,
             ),
             self._apply,
             semantic_arcs=frozenset(self._values),
             values=lambda: self._values,
             clock_ns=lambda: 0,
+            units=simulation.state.unit_boxes,
             is_logging=False,
         )
+        for recorder in simulation.recorders:
+            recorder.is_felt = True
         self.plans: list[tuple[int, ShedPlan]] = []  # when, and what
         simulation.execution.is_counted = True
         simulation.tickers.append(self.tick)
@@ -80,6 +85,7 @@ class SimulatedMonitor:
     def _apply(self, plan: ShedPlan) -> None:
         self.plans.append((self._simulation.now_ns, plan))
         self._simulation.execution.drops.put(plan, self._values)
+        self._simulation.loop.dead_points = self._simulation.expiry.points(plan.outputs)
 
     def _read(self) -> Readings:
         simulation = self._simulation
@@ -110,7 +116,10 @@ class SimulatedMonitor:
                 )
                 for b, node in enumerate(network.boxes)
             ],
-            outputs=[OutputReading(o.name, n) for o, n in zip(network.outputs, counts.emitted, strict=True)],
+            outputs=[
+                OutputReading(o.name, n, LatencyReading(tuples=r.felt_tuples, utility_sum=r.felt_utility))
+                for o, n, r in zip(network.outputs, counts.emitted, simulation.recorders, strict=True)
+            ],
             workers=[WorkerReading(w, simulation.busy_ns // self._workers) for w in range(self._workers)],
             scheduler=SchedulerReading(caller_ns=simulation.caller_ns),
             engine=EngineReading(now_ns=simulation.now_ns, workers=self._workers),

@@ -45,6 +45,9 @@ class DeliveryRecorder:
         self.expired = 0
         self.delivered = 0  # tuples since the last tick ...
         self.late = 0  # ... and those that were late by the mean of their train: for the train tuner
+        self.is_felt = False  # whether the next two are kept, for a monitor
+        self.felt_tuples = 0
+        self.felt_utility = 0.0  # of their latency, by the mean of each train
         self._late_ns = qos.deadline_ns if qos.deadline_ns is not None else 2**62
         self._qos = qos
         self._ideal_ns = max(ideal_ns, 1.0)
@@ -64,6 +67,10 @@ class DeliveryRecorder:
         self.delivered += train.count
         if now_ns - train.mean_ns > self._late_ns:
             self.late += train.count
+        if self.is_felt:
+            graph = self._qos.latency
+            self.felt_tuples += train.count
+            self.felt_utility += train.count * (1.0 if graph is None else graph.utility(now_ns - train.mean_ns))
         if train.pieces:
             total = sum([p[0] for p in train.pieces])
             for weight, first_ns, last_ns in train.pieces:

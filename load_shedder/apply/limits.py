@@ -4,15 +4,23 @@
   counted as unintended: the controller runs ten times a second, which may be too late for a burst. This holds only
   where every queue behind the stream may lose tuples (``decide/places``). Any other stream waits, like one that blocks.
 - *Expiry*: a tuple that cannot reach any output before its dead point, where the latency graph has fallen to 0, is not
-  worth computing. This holds only on arcs that are fed by shedding streams alone, and only when all boxes behind them
-  work row by row: a join may make a fresh result of an old tuple, and a missing tuple spoils a window.
+  worth computing. While the plan in force sheds an output, its tuples expire earlier, at ``WORTH`` of their utility:
+  the worker that serves an old tuple does not serve a new one, which is worth more and is dropped instead. This holds
+  only on arcs that are fed by shedding streams alone, and only when all boxes behind them work row by row: a join may
+  make a fresh result of an old tuple, and a missing tuple spoils a window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+import numpy as np
+
 from catalog.network import Network
 from catalog.qos import QoSGraph
 from load_shedder.decide.places import find_downstream, legal_arcs, outputs_behind, shed_arcs
+
+WORTH = 0.9  # of the utility of a new tuple
 
 DeadPoints = tuple[tuple[int, int], ...]
 """(output, ns after arrival): the age from which on a tuple is worth nothing to the output."""
@@ -30,18 +38,30 @@ def overflowing_streams(network: Network) -> frozenset[int]:
     )
 
 
-def dead_points(network: Network) -> dict[int, DeadPoints]:
-    """Return, by arc with a queue, the dead points of the outputs behind it. Left out: arcs where nothing expires."""
-    sheds, behind = shed_arcs(network), find_downstream(network)
-    simple = _row_wise_behind(network)
-    found: dict[int, DeadPoints] = {}
-    for arc in network.arcs:
-        if arc.box is None or not sheds[arc.number] or not simple[arc.number] or behind[arc.number].wrong:
-            continue
-        points = [(o, dead_ns(network.outputs[o].qos.latency)) for o in outputs_behind(network, arc)]
-        if points and all(at is not None for _, at in points):
-            found[arc.number] = tuple((o, at) for o, at in points if at is not None)
-    return found
+class Expiry:
+    """Where tuples expire, and when. Immutable."""
+
+    def __init__(self, network: Network) -> None:
+        sheds, behind = shed_arcs(network), find_downstream(network)
+        simple = _row_wise_behind(network)
+        dead = [dead_ns(o.qos.latency) for o in network.outputs]
+        self._worth = [worth_ns(o.qos.latency) for o in network.outputs]
+        self._arcs: dict[int, DeadPoints] = {}
+        for arc in network.arcs:
+            if arc.box is None or not sheds[arc.number] or not simple[arc.number] or behind[arc.number].wrong:
+                continue
+            points = [(o, dead[o]) for o in outputs_behind(network, arc)]
+            if points and all(at is not None for _, at in points):
+                self._arcs[arc.number] = tuple((o, at) for o, at in points if at is not None)
+
+    def points(self, shed: Container[int] = ()) -> dict[int, DeadPoints]:
+        """Return, by arc with a queue, when its tuples expire for the outputs behind it. Left out: arcs where nothing
+        expires. ``shed`` are the outputs of which the plan in force drops tuples."""
+        worth = self._worth
+        return {
+            arc: tuple((o, min(at_ns, worth[o]) if o in shed else at_ns) for o, at_ns in points)
+            for arc, points in self._arcs.items()
+        }
 
 
 def dead_ns(latency: QoSGraph | None) -> int | None:
@@ -49,6 +69,15 @@ def dead_ns(latency: QoSGraph | None) -> int | None:
     if latency is None or latency.points[-1][1] > 0.0:
         return None
     return int(min(x for x, y in latency.points if y <= 0.0))
+
+
+def worth_ns(latency: QoSGraph | None) -> int:
+    """Return the delay at which a tuple has lost so much that a new one is better served."""
+    if latency is None or latency.points[-1][1] >= WORTH * latency.points[0][1]:
+        return 2**62
+    # The graph never rises, so its points from last to first have rising utilities.
+    xs, ys = latency.xs[::-1], latency.ys[::-1]
+    return int(np.interp(WORTH * latency.points[0][1], ys, xs))
 
 
 def _row_wise_behind(network: Network) -> list[bool]:

@@ -3,7 +3,8 @@
 An arc is *legal* when all three hold:
 
 - Every stream that feeds it has ``overload: shed``. Behind a union with a stream that blocks, nothing is dropped.
-- Every output that it leads to has a loss graph, or a preset that stands for one.
+- Every output that it leads to has a loss graph, or a preset that stands for one; or it is given up, because no plan
+  can save it (``decide/incurable``).
 - No box behind it answers a part of its input with a wrong answer (``Box.under_loss``). Where some of the boxes need
   whole windows, whole windows are dropped. Their span is then a common multiple of all windows behind the arc, and the
   event time must reach the boxes unchanged from the arc.
@@ -42,14 +43,17 @@ class Downstream(NamedTuple):
     span_ns: int = 0  # common span of the windows that may only be dropped whole; 0: there are none
 
 
-def find_places(network: Network, semantic_arcs: Container[int] | None = None) -> tuple[DropPlace, ...]:
-    """Return all places, sorted by arc. ``semantic_arcs`` are the arcs on which the worth of a tuple can be evaluated.
+def find_places(
+    network: Network, semantic_arcs: Container[int] | None = None, given_up: Container[int] = ()
+) -> tuple[DropPlace, ...]:
+    """Return all places, sorted by arc. ``semantic_arcs`` are the arcs on which the worth of a tuple can be evaluated,
+    ``given_up`` the outputs that may lose tuples without a loss graph.
 
     Without ``semantic_arcs`` only the value graphs are followed: ``prefer`` is an expression, and this module compiles
     none.
     """
     behind = find_downstream(network)
-    legal = legal_arcs(network, behind)
+    legal = legal_arcs(network, behind, given_up)
     if semantic_arcs is None:
         valued = _valued_arcs(network, behind)
     else:
@@ -91,10 +95,10 @@ def outputs_behind(network: Network, arc: Arc) -> tuple[int, ...]:
     return (arc.output,) if arc.output is not None else network.box_outputs[arc.box] if arc.box is not None else ()
 
 
-def legal_arcs(network: Network, behind: list[Downstream]) -> list[bool]:
+def legal_arcs(network: Network, behind: list[Downstream], given_up: Container[int] = ()) -> list[bool]:
     """Return, by arc, whether anything may be dropped there."""
     sheds = shed_arcs(network)
-    gives = [output.qos.shed_by is not None for output in network.outputs]
+    gives = [output.qos.shed_by is not None or output.number in given_up for output in network.outputs]
     return [
         ok and not b.wrong and bool(b.outputs) and all(gives[o] for o in b.outputs)
         for ok, b in zip(sheds, behind, strict=True)

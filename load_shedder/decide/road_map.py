@@ -16,17 +16,29 @@ again only when the mix of rates or the costs change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from catalog.loss import ValueCells
-from catalog.network import Network
+from catalog.network import Network, Output
+from catalog.qos import IN_PROPORTION
 from catalog.stats import Floats
-from load_shedder.decide.graphs import FLAT, UNSEEN, cells, pieces
+from load_shedder.decide.graphs import FLAT, UNSEEN, GraphPiece, cells, pieces
 from load_shedder.decide.segments import FlowSegments, ModelCosts, split_at_places
 from load_shedder.decide.walk import CLOSE, Walk
 from load_shedder.shed_plan import NOTHING_SHED, Drop, DropPlace, ShedPlan
+
+HALVINGS = 12  # to find how far a plan with caps goes: to a part in 4,000
+
+
+class CappedFlow(NamedTuple):
+    """The flow when caps hold beside the moves of the map."""
+
+    kept: Floats  # by place: the share that it keeps
+    saved_ns: float
+    loss: float  # utility, in addition to that of the moves
 
 
 class RoadMap:
@@ -35,6 +47,9 @@ class RoadMap:
     def __init__(self, segments: FlowSegments, walk: Walk) -> None:
         moves = walk.moves
         self.places = segments.places
+        self._segments = segments
+        self._graphs = walk.graphs
+        self._full, self._whole = walk.full, walk.whole
         self.load_ns = walk.load_ns  # without shedding
         self.hit_limit = walk.hit_limit
         self.saved_ns: Floats = np.cumsum([0.0] + [m.saved_ns for m in moves])
@@ -61,12 +76,26 @@ class RoadMap:
         reach, left = flows.T
         return np.clip(np.divide(left, reach, out=np.ones(len(reach)), where=reach > 0), 0.0, 1.0)
 
-    def plan(self, saving_ns: float, *, number: int = 0, excess_ns: float = 0.0, why: str = "") -> ShedPlan:
-        """Return the plan of least loss that saves this much work, or as much as can be saved."""
-        saving_ns = min(saving_ns, self.most_ns)
-        if saving_ns <= 0 or not self._moves:
+    def plan(
+        self,
+        saving_ns: float,
+        caps: Mapping[int, float] | None = None,
+        *,
+        number: int = 0,
+        excess_ns: float = 0.0,
+        why: str = "",
+    ) -> ShedPlan:
+        """Return the plan of least loss that saves this much work, or as much as can be saved.
+
+        ``caps`` says, by place, which share of its tuples may leave it at most, because one worker can do no more
+        behind it. The caps save work too, so the rest of the plan goes less far."""
+        needed_ns = saving_ns = max(0.0, min(saving_ns, self.most_ns))
+        if (saving_ns <= 0 and not caps) or not self._moves:
             return NOTHING_SHED
-        kept = self.kept(saving_ns)
+        capped: CappedFlow | None = None
+        if caps:
+            saving_ns, capped = self._capped(needed_ns, caps)
+        kept = self.kept(saving_ns) if capped is None else capped.kept
         at, into = self._find(saving_ns)
         done = np.concatenate([np.ones(at), [into] if at < len(self._moves) else []])
         count = len(self.places)
@@ -80,13 +109,57 @@ class RoadMap:
         ]
         return ShedPlan(
             number=number,
-            level=saving_ns / self.most_ns,
+            level=min(1.0, (saving_ns if capped is None else capped.saved_ns) / self.most_ns),
             drops=tuple(sorted(drops, key=lambda d: d.place.arc)),
             excess_ns=excess_ns,
-            saved_ns=saving_ns,
-            loss=float(np.interp(saving_ns, self.saved_ns, self.loss)),
+            saved_ns=saving_ns if capped is None else capped.saved_ns,
+            loss=float(np.interp(saving_ns, self.saved_ns, self.loss)) + (0.0 if capped is None else capped.loss),
             why=why,
         )
+
+    def _capped(self, needed_ns: float, caps: Mapping[int, float]) -> tuple[float, CappedFlow]:
+        """Return how far the plan goes on the map so that, with the caps, this much work is saved; and its flow."""
+        low, high = 0.0, needed_ns
+        found = self._flow(self.kept(low), caps)
+        if found.saved_ns >= needed_ns:
+            return low, found
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            if self._flow(self.kept(middle), caps).saved_ns >= needed_ns:
+                high = middle
+            else:
+                low = middle
+        return high, self._flow(self.kept(high), caps)
+
+    def _flow(self, kept: Floats, caps: Mapping[int, float]) -> CappedFlow:
+        """Return what is left when each place keeps this share, and no more than its cap of all its tuples."""
+        base, after = self._segments.base, self._segments.after
+        count = len(self.places)
+        reach, open_reach = np.zeros(count), np.zeros(count)  # with caps, and without
+        for i, tuples in base.places.items():
+            reach[i] += tuples
+            open_reach[i] += tuples
+        shares = kept.copy()
+        delivered, open_delivered = dict(base.outputs), dict(base.outputs)
+        work_ns = base.cost_ns
+        for i in range(count):  # in the order of the flow
+            left, open_left = reach[i] * kept[i], open_reach[i] * kept[i]
+            if i in caps and left > caps[i] * self._full[i]:
+                left = caps[i] * self._full[i]
+                shares[i] = left / reach[i]
+            work_ns += left * after[i].cost_ns
+            for child, tuples in after[i].places.items():
+                reach[child] += left * tuples
+                open_reach[child] += open_left * tuples
+            for output, tuples in after[i].outputs.items():
+                delivered[output] = delivered.get(output, 0.0) + left * tuples
+                open_delivered[output] = open_delivered.get(output, 0.0) + open_left * tuples
+        loss = 0.0
+        for output, tuples in delivered.items():
+            if (whole := self._whole[output]) > 0 and tuples < open_delivered[output]:
+                graph = self._graphs[output]
+                loss += _loss(graph, tuples / whole) - _loss(graph, open_delivered[output] / whole)
+        return CappedFlow(shares, self.load_ns - work_ns, loss)
 
     def _find(self, saving_ns: float) -> tuple[int, float]:
         """Return how many moves are complete, and the share of the next one."""
@@ -99,6 +172,15 @@ class RoadMap:
         return {m.place: m.loss / m.saved_ns for m in self._moves[:moves] if m.saved_ns > 0}
 
 
+def _loss(graph: Sequence[GraphPiece], share: float) -> float:
+    """Return the utility lost when this share is delivered."""
+    lost, above = 0.0, 1.0
+    for piece in graph:
+        lost += piece.slope * (above - max(share, piece.to)) if share < above else 0.0
+        above = piece.to
+    return lost
+
+
 def draw_map(
     network: Network,
     places: Sequence[DropPlace],
@@ -106,13 +188,19 @@ def draw_map(
     *,
     values: Mapping[int, ValueCells] | None = None,
     read: Sequence[bool] | None = None,
+    given_up: Container[int] = (),
 ) -> RoadMap:
     """Draw the map. ``values`` holds the worth of tuples by arc, for semantic places. ``read`` says by output whether
-    it has a reader: an output without one is worth nothing and is shed first."""
+    it has a reader: an output without one is worth nothing and is shed first. An output that is ``given_up`` has no
+    loss graph, and is worth as much as the share of its tuples that it gets."""
     segments = split_at_places(network, places, costs)
-    graphs = [
-        pieces(o.qos.shed_by) if read is None or read[o.number] else FLAT for o in network.outputs
-    ]  # fmt: skip
+
+    def graph(output: Output) -> tuple[GraphPiece, ...]:
+        if read is not None and not read[output.number]:
+            return FLAT
+        return pieces(IN_PROPORTION if output.number in given_up else output.qos.shed_by)
+
+    graphs = [graph(o) for o in network.outputs]
     known = values or {}
     worth = [cells(known.get(p.arc, UNSEEN) if p.manner == "semantic" else None) for p in segments.places]
     walk = Walk(segments, graphs, worth)

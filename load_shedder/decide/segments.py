@@ -57,10 +57,15 @@ class ModelCosts:
         )
 
 
+def order_places(network: Network, places: Sequence[DropPlace]) -> tuple[DropPlace, ...]:
+    """Return the places in the order of the flow."""
+    source = {p.arc: network.arcs[p.arc].source.box for p in places}
+    return tuple(sorted(places, key=lambda p: (-1 if (b := source[p.arc]) is None else b, p.arc)))
+
+
 def split_at_places(network: Network, places: Sequence[DropPlace], costs: ModelCosts) -> FlowSegments:
     """Split the network at its places."""
-    source = {p.arc: network.arcs[p.arc].source.box for p in places}
-    ordered = tuple(sorted(places, key=lambda p: (-1 if (b := source[p.arc]) is None else b, p.arc)))
+    ordered = order_places(network, places)
     index = {place.arc: i for i, place in enumerate(ordered)}
     walk = _walker(network, costs, index)
     base = FlowSegment()

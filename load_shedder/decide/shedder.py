@@ -19,14 +19,17 @@ from catalog.loss import ValueCells
 from catalog.network import Network
 from catalog.stats import Floats, Statistics
 from load_shedder.decide.controller import STEP, ControllerState, steer
+from load_shedder.decide.incurable import GivenUp, give_up
 from load_shedder.decide.places import find_places
 from load_shedder.decide.road_map import RoadMap, draw_map
-from load_shedder.decide.segments import ModelCosts
-from load_shedder.shed_plan import NOTHING_SHED, ShedPlan
+from load_shedder.decide.segments import ModelCosts, order_places
+from load_shedder.decide.unit_caps import UnitCaps, cap_units, places_before
+from load_shedder.shed_plan import NOTHING_SHED, DropPlace, ShedPlan
 
 DRIFT = 0.1
 NEAR_KNEE = 0.7  # of capacity: above this a map is kept
 SHARE_OF_TIME = 0.01
+LACKS = 0.02  # of the work: what must be saved, beyond what may be shed
 REDRAWN_AT_MOST_NS = 250_000_000  # short: after a start costs are learned tick by tick, and a guessed map must go
 
 
@@ -38,18 +41,25 @@ class Shedder:
         *,
         semantic_arcs: frozenset[int] | None = None,
         clock_ns: Callable[[], int] = lambda: 0,
+        units: Sequence[Sequence[int]] = (),
     ) -> None:
+        """``units`` lists the boxes of each unit, in the order of ``LoadVerdict.unit_ns``."""
         self.network = network
-        self.places = find_places(network, semantic_arcs)
+        self.units = units
+        self.caps = UnitCaps()
+        self.given_up = GivenUp()
+        self._semantic_arcs = semantic_arcs
+        self._strict = frozenset(o.number for o in network.outputs if o.qos.shed_by is None)
+        self._before_unit: list[tuple[frozenset[int], bool]] = []
+        self._caps_in_force: dict[int, float] = {}
+        self._set_places(find_places(network, semantic_arcs))
         self.plan: ShedPlan = NOTHING_SHED
         self.control = ControllerState()
-        self.road_map: RoadMap | None = None
         self.maps = 0  # drawn so far
         self._statistics = statistics
         self._clock_ns = clock_ns
         self._drawn_for: Floats = np.zeros(0)
         self._read: tuple[bool, ...] = ()
-        self._not_before_ns = 0
         self._plans = 0
         self._in_force = 0.0  # the share of the work that the plan in force saves
         self._sheds = np.array([s.overload == "shed" for s in network.streams], np.bool_)
@@ -59,6 +69,10 @@ class Shedder:
     ) -> ShedPlan | None:
         """Run one tick. Return the new plan, or None when the old one stays. ``read`` says by output whether it has a
         reader; empty: all have one."""
+        if not self.places and not self._strict:
+            return None
+        self.caps = cap_units(self.caps, verdict) if self.units else self.caps
+        self._give_up(verdict)
         if not self.places:
             return None
         redrawn = self._redraw(verdict, tuple(read), values)
@@ -73,10 +87,49 @@ class Shedder:
         )
         if self.road_map is None:
             return None
-        wanted = self.control.share
-        if not redrawn and abs(wanted - self._in_force) < STEP and bool(wanted) == bool(self._in_force):
+        wanted, caps = self.control.share, self._place_caps()
+        same = abs(wanted - self._in_force) < STEP and bool(wanted) == bool(self._in_force)
+        if not redrawn and same and not self._caps_differ(caps):
             return None
-        return self._make_plan(wanted, verdict)
+        return self._make_plan(wanted, caps, verdict)
+
+    # -- what one worker cannot do, and what no plan can save --------------------------------------------------------
+
+    def _set_places(self, places: tuple[DropPlace, ...]) -> None:
+        self.places = places
+        self.road_map: RoadMap | None = None
+        self._not_before_ns = 0
+        index = {place.arc: i for i, place in enumerate(order_places(self.network, places))}
+        self._before_unit = [places_before(self.network, boxes, index) for boxes in self.units]
+
+    def _place_caps(self) -> dict[int, float]:
+        """Return, by place, the largest share of its tuples that the units behind it can take."""
+        found: dict[int, float] = {}
+        for unit in self.caps.full:
+            for place in self._before_unit[unit][0]:
+                found[place] = min(self.caps.kept[unit], found.get(place, 1.0))
+        return found
+
+    def _caps_differ(self, caps: Mapping[int, float]) -> bool:
+        before = self._caps_in_force
+        return caps.keys() != before.keys() or any(abs(share - before[i]) >= STEP for i, share in caps.items())
+
+    def _give_up(self, verdict: LoadVerdict) -> None:
+        """Give up the outputs that no plan can save; take those back that can be saved again."""
+        hopeless = self._hopeless(verdict)
+        before, self.given_up = self.given_up, give_up(self.given_up, hopeless, self.plan.outputs, verdict.at_ns)
+        if self.given_up.outputs != before.outputs:
+            self._set_places(find_places(self.network, self._semantic_arcs, self.given_up.outputs))
+
+    def _hopeless(self, verdict: LoadVerdict) -> frozenset[int]:
+        """Return the outputs without a loss graph that are late now, and that no plan can save."""
+        late = self._strict.intersection(verdict.late)
+        if not late:
+            return frozenset()
+        if self.control.lacks > LACKS or (not self.places and verdict.state == "overloaded"):
+            return late
+        boxes = {b for unit in self.caps.full if not self._before_unit[unit][1] for b in self.units[unit]}
+        return late & {o for b in boxes for o in self.network.box_outputs[b]}
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -85,12 +138,12 @@ class Shedder:
         road_map = self.road_map
         return 1.0 if road_map is None or road_map.load_ns <= 0 else road_map.most_ns / road_map.load_ns
 
-    def _make_plan(self, share: float, verdict: LoadVerdict) -> ShedPlan | None:
+    def _make_plan(self, share: float, caps: dict[int, float], verdict: LoadVerdict) -> ShedPlan | None:
         assert self.road_map is not None
-        self._in_force = share
+        self._in_force, self._caps_in_force = share, caps
         # The share is of the work of the shedding streams. The map may be of other rates, so the plan scales with load.
         saving_ns = share * self.road_map.load_ns
-        plan = self.road_map.plan(saving_ns)
+        plan = self.road_map.plan(saving_ns, caps)
         if not plan.drops and not self.plan.drops:
             return None
         self._plans += 1
@@ -134,12 +187,13 @@ class Shedder:
             ModelCosts(costs.box_ns, costs.port_selectivity, costs.port_start, costs.output_ns, rates),
             values=values,
             read=read or None,
+            given_up=self.given_up.outputs,
         )
         self.maps += 1
         self.road_map = drawn
         took_ns = self._clock_ns() - begun_ns
         self._not_before_ns = verdict.at_ns + max(REDRAWN_AT_MOST_NS, int(took_ns / SHARE_OF_TIME))
-        return self.control.is_shedding
+        return self.control.is_shedding or bool(self.plan.drops)
 
     def _basis(self, values: Mapping[int, ValueCells] | None) -> Floats:
         """Return the inputs of a map, free of scale: costs and rates relative to their means, selectivities, worths."""

@@ -6,7 +6,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from aurorad_client import Sender
@@ -156,3 +156,39 @@ outputs:
         assert dropped(stats, "s->most") == 0 and dropped(stats, "s->little") > 0
         assert said, "a load that no shedding cures is worth a line"
         wait_for(lambda: b"".join(got).count(b"\n") == sent, "the reader that reads has all of it")
+
+
+def test_an_output_that_no_plan_can_save_leaves_the_others_what_they_need(tmp_path: Path) -> None:
+    """A box of 2 ms on 2,000 rows a second may lose nothing: that is four workers, and a unit has one. The cheap output
+    beside it keeps everything, the dear one gets what is left, in time, and the log says so."""
+    http, source, cheap, dear = free_ports(4)
+    network = f"""
+engine: {{workers: 2}}
+streams: {{s: {{schema: {SCHEMA}, source: {{tcp: 127.0.0.1:{source}}}, overload: shed}}}}
+boxes: {{most: {{universal: s, cost: 2ms}}, little: {{filter: s, where: "n >= 0"}}}}
+outputs:
+  strict: {{from: most, qos: {{deadline: 300ms, dead: 3s}}, sink: {{tcp: 127.0.0.1:{dear}}}}}
+  lossy: {{from: little, qos: {{deadline: 300ms, dead: 30s, lossy: 10%}}, sink: {{tcp: 127.0.0.1:{cheap}}}}}
+"""
+    with running(tmp_path, network, http) as daemon, connect(cheap), connect(dear):
+        wait_for(lambda: daemon.output("strict")["readers"] and daemon.output("lossy")["readers"], "both are there")
+        sent, ended = [0], Event()
+
+        def feed() -> None:
+            with connect(source) as s:
+                while not ended.wait(0.01):
+                    s.sendall(ndjson(rows(sent[0], sent[0] + 20)))
+                    sent[0] += 20
+
+        feeder = Thread(target=feed, daemon=True)
+        feeder.start()
+        try:
+            wait_for(lambda: any("strict cannot be saved" in str(e) for e in daemon.log), "the log says so", 60)
+            wait_for(lambda: daemon.output("strict")["share_delivered"] < 0.8, "it gets what is left", 60)
+            wait_for(lambda: daemon.output("lossy")["share_delivered"] > 0.9, "the other keeps all of it", 60)
+            wait_for(lambda: daemon.output("strict")["utility"]["latency"] > 0.8, "what is left comes in time", 60)
+        finally:
+            ended.set()
+            feeder.join()
+        wait_for(lambda: daemon.stream("s")["received"] == sent[0], "all are in", 60)
+        balanced(at_rest(daemon), sent[0], "most", "little")

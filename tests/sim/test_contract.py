@@ -90,17 +90,44 @@ def test_streams_that_block_are_not_shed() -> None:
     assert "of capacity: the backlog grows" in contract_text([found])
 
 
-def test_what_is_too_late_for_everybody_is_told() -> None:
-    """Nothing may be shed, and after 100 ms nobody wants a tuple: half of them expire."""
+def test_an_output_that_cannot_be_saved_gets_what_is_left_in_time() -> None:
+    """Nothing may be shed, and after 100 ms nobody wants a tuple: half of them are given up, the rest is in time."""
     text = """
 streams: {s: {schema: {n: bigint}, source: {tcp: 127.0.0.1:9401}, overload: shed}}
 boxes: {slow: {universal: s, cost: 1ms}}
 outputs: {o: {from: slow, qos: {deadline: 20ms, dead: 100ms}, sink: {tcp: 127.0.0.1:9402}}}
 """
     [found] = run_contracts(experiment((2.0,), text=text))
-    [dropped] = found.drops
-    assert dropped.reason == "expired" and dropped.share + found.outputs[0].share == pytest.approx(1.0, abs=0.05)
-    assert contract_text([found]).endswith("of s->slow (expired)")
+    assert sum(d.share for d in found.drops) + found.outputs[0].share == pytest.approx(1.0, abs=0.05)
+    assert found.outputs[0].share == pytest.approx(0.5, abs=0.1)
+    assert found.outputs[0].latency_utility > 0.9
+    assert "of s->slow" in contract_text([found])
+
+
+INCURABLE = """
+engine: {workers: 2}
+streams: {rows: {schema: {n: bigint}, source: {tcp: 127.0.0.1:9401}, overload: shed}}
+boxes:
+  model: {universal: rows, cost: 90us}
+  cheap: {universal: rows, cost: 4us}
+  light: {universal: rows, cost: 20us}
+outputs:
+  strict: {from: model, qos: {deadline: 200ms, dead: 2s}, sink: {tcp: 127.0.0.1:9402}}
+  nearly_free: {from: cheap, qos: {deadline: 500ms, lossy: 20%}, sink: {tcp: 127.0.0.1:9403}}
+  may_lose: {from: light, qos: {deadline: 300ms, lossy: 50%}, sink: {tcp: 127.0.0.1:9404}}
+"""
+
+
+@pytest.mark.parametrize("policy", ["qos", "round_robin"])
+def test_an_output_that_cannot_be_saved_does_not_take_the_others_down(policy: str) -> None:
+    """A box of 90 us on every row, at three times what one worker can do. Without giving it up: 0.00 of 3."""
+    made = read_network(INCURABLE)
+    given = Experiment(made, declared_costs(made), (policy,), (3.0,), seed=2, duration_ns=5_000_000_000, workers=2)
+    [found] = run_contracts(given)
+    strict, nearly_free, may_lose = found.outputs
+    assert nearly_free.utility > 0.95 and may_lose.utility > 0.9
+    assert strict.utility > 0.2, "it gets what is left"
+    assert strict.p99_ns < 200e6, "in time"
 
 
 def test_a_step_to_three_times_the_load_is_answered_and_forgotten() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from catalog.qos import QoSGraph
 from engine.run.network_file import read_network
-from load_shedder.apply.limits import dead_points, overflowing_streams
+from load_shedder.apply.limits import Expiry, overflowing_streams, worth_ns
 from scheduler.deadlines import dead_at_head, hopeless_ages_ns
 from scheduler.events import Enqueued
 from storage.train import Train
@@ -166,7 +167,7 @@ def test_no_tuple_expires_before_a_window_or_a_join() -> None:
     outputs: {out: {from: g, qos: {deadline: 1s}}, joined: {from: pairs, qos: {deadline: 1s}}}
     """
     network = read_network(text, {})
-    assert {network.arcs[a].name for a in dead_points(network)} == {"agg->g"}
+    assert {network.arcs[a].name for a in Expiry(network).points()} == {"agg->g"}
 
 
 def test_the_latest_dead_point_less_the_way_there_counts() -> None:
@@ -176,7 +177,7 @@ def test_the_latest_dead_point_less_the_way_there_counts() -> None:
     outputs: {a: {from: f, qos: {deadline: 1s, dead: 3s}}, b: {from: f, qos: {latency: [[0s, 1], [2s, 0], [9s, 0]]}}}
     """
     network = read_network(text, {})
-    points = dead_points(network)
+    points = Expiry(network).points()
     assert points == {0: ((0, 3_000 * MS), (1, 2_000 * MS))}
     assert hopeless_ages_ns(points, [{0: 100.0 * MS, 1: 0.0}], network) == {0: 2_900 * MS}
 
@@ -187,3 +188,26 @@ def test_a_train_counts_by_its_youngest() -> None:
 
     entries = [entry(0, 10), entry(10, 20), entry(0, 0, 0), entry(16, 40), entry(16, 17)]
     assert [dead_at_head(entries, at) for at in (10, 11, 21, 40, 41, 50)] == [0, 10, 20, 20, 40, 40]
+
+
+def test_tuples_of_an_output_that_is_shed_expire_while_a_new_one_is_worth_more() -> None:
+    network = read_network(
+        """
+http: {listen: "off"}
+streams: {s: {schema: {x: double}, overload: shed}}
+boxes: {a: {universal: s}, b: {universal: a}}
+outputs:
+  first: {from: a, qos: {deadline: 100ms, dead: 1100ms, lossy: 10%}}
+  second: {from: b, qos: {deadline: 2s, dead: 3s, lossy: 10%}}
+"""
+    )
+    expiry, first, second = Expiry(network), network.output("first").number, network.output("second").number
+    by_name = {network.arcs[a].name: dict(points) for a, points in expiry.points({first}).items()}
+    assert by_name["s->a"] == pytest.approx({first: 200_000_000, second: 3_000_000_000})
+    assert by_name["a->b"] == {second: 3_000_000_000}
+    assert expiry.points()[network.stream("s").arcs[0]] == ((first, 1_100_000_000), (second, 3_000_000_000))
+
+
+def test_a_graph_that_keeps_its_worth_lets_nothing_expire_early() -> None:
+    assert worth_ns(None) == worth_ns(QoSGraph(((0.0, 1.0), (1e9, 0.95)))) == 2**62
+    assert worth_ns(QoSGraph(((0.0, 0.5), (1e9, 0.5), (2e9, 0.0)))) == pytest.approx(1.1e9)
