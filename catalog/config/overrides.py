@@ -47,6 +47,7 @@ def apply_overrides(data: dict[str, Any], overrides: Overrides) -> None:
                 entries.setdefault(key, value.value)
             elif section in NAMED:
                 entries[key] = _merged(section, key, entries, value)
+                _make_way(key, entries, value)
             else:
                 entries[key] = value
 
@@ -60,6 +61,15 @@ def _merged(section: str, name: str, entries: dict[str, Any], keys: Mapping[str,
     if not isinstance(entry, dict):
         return entry  # the validator reports it
     return {**entry, **{key: _in_place(entry.get(key), value) for key, value in keys.items()}}
+
+
+def _make_way(name: str, entries: dict[str, Any], keys: Mapping[str, Any]) -> None:
+    """Take standard input or output away from the entry that has it in the file: the option wins."""
+    for key, value in keys.items():
+        for other, entry in entries.items():
+            theirs = entry.get(key) if isinstance(entry, dict) else None
+            if other != name and isinstance(value, dict) and isinstance(theirs, dict) and theirs.keys() & value.keys():
+                entries[other] = {k: v for k, v in entry.items() if k != key}
 
 
 def _in_place(old: Any, new: Any) -> Any:

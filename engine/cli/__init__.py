@@ -1,6 +1,7 @@
 """The command ``aurorad``. One file here is one command, or one group of them (``bench``).
 
-- Run a network: ``run`` (the daemon), ``validate``, ``graph``, ``simulate`` (predict a load), ``demo``.
+- Write a network: ``new`` (from some rows), ``validate``, ``test`` (its cases), ``graph``.
+- Run a network: ``run`` (the daemon), ``simulate`` (predict a load), ``demo``.
 - Look at a running daemon: ``top``, ``tap`` (its tuples), ``explain`` (late and dropped tuples).
 - Files and Spark: ``ingest``, ``compact``, ``history`` (sample files).
 - Look things up: ``boxes``, ``functions``, ``policies``, ``version``. Measure: ``bench``.
@@ -36,8 +37,8 @@ EX_CONFIG = 78
 GC_THRESHOLD = 100_000  # new objects between two garbage collections; Python's own is 700
 
 _ORDER = (  # of --help: as people meet them; the rest follows
-    "run", "validate", "graph", "simulate", "demo", "top", "tap", "explain", "boxes", "functions", "policies", "ingest",
-    "compact", "history", "bench", "version",
+    "new", "run", "validate", "test", "graph", "simulate", "demo", "top", "tap", "explain", "boxes", "functions",
+    "policies", "ingest", "compact", "history", "bench", "version",
 )  # fmt: skip
 
 
@@ -59,6 +60,7 @@ def _aurorad(
     [bold]A first look[/bold]
 
     \b
+      aurorad new trades.ndjson         write a first network file from some rows
       aurorad validate network.yaml     list every error, each with its line
       aurorad graph network.yaml        draw the network
       aurorad run network.yaml          run it until SIGTERM, which drains it

@@ -27,10 +27,10 @@ from engine.daemon.optional_parts import make_autopilot, make_keeper, make_tempo
 from engine.daemon.readiness import Readiness
 from engine.daemon.readings import DaemonReadings
 from engine.daemon.run_end import EndOfRun
-from engine.daemon.ticker import Ticker
 from engine.daemon.web import Web
 from engine.run.core import Engine
 from engine.run.settings import scheduler_settings
+from engine.run.ticker import Ticker
 from qos_monitor.histogram import LatencyRecorder
 from router.codecs.base import Reject
 from router.dead_letters import DeadLetters

@@ -16,8 +16,8 @@ from catalog.catalog import Catalog
 from catalog.readings import Readings
 from engine.daemon.loss_log import LossLog
 from engine.daemon.readings import DaemonReadings
-from engine.daemon.ticker import Ticker
 from engine.run.core import Engine
+from engine.run.ticker import Ticker
 from load_shedder.control_loop import OverloadControl
 from load_shedder.decide.places import shed_arcs
 from qos_monitor.busy import BusyHistory

@@ -173,6 +173,13 @@ def test_odd_ends_of_a_pipe(network: str, tmp_path: Path, redirect: str, code: i
     assert bool(done.stderr) == bool(said)
 
 
+def test_the_option_takes_standard_output_from_another_output(network: str) -> None:
+    file = Path(network)
+    file.write_text(file.read_text().replace("totals: {from: sums}", "totals: {from: sums, sink: {stdout: table}}"))
+    done = filtered(network, as_lines(rows(10)), "--stdin", "trades", "--stdout", "alerts")
+    assert (done.returncode, done.stdout.count(b"\n")) == (0, 5), done.stderr
+
+
 def test_two_filters_in_one_pipe(network: str) -> None:
     first = shlex.join(command("run", network))
     line = f"{first} --stdin trades --stdout alerts | {first} --stdin trades --stdout totals"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.daemon.ticker import Ticker
 from engine.run.core import Engine
 from engine.run.network_file import read_network
+from engine.run.ticker import Ticker
 from qos_monitor.conservation import box_residual
 from router.event_time import EventTime
 from storage.train import Train

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.daemon.ticker import Ticker
 from engine.run.core import Engine
 from engine.run.network_file import read_network
+from engine.run.ticker import Ticker
 from router.event_time import EventTime, SteadyClock
 from storage.train import Train
 
