@@ -15,8 +15,12 @@ A bad record at a start means one of two things:
 
 The log itself records the synced positions: every group begins with a mark of the position up to which the groups
 before it were synced, and an idle log writes a mark of its own (``mark``). A start looks for marks behind a bad record
-too. One case stays undetected: bit rot in the very last group before its mark is on disk, a few milliseconds, looks
-like a torn tail.
+too. A mark outside the log (``log_mark.py``) has the last synced position as well: a log that ends below it was cut, or
+its files are gone, and is refused. One case stays undetected: a power failure and bit rot in the very last group before
+its mark is on disk, a few milliseconds, look like a torn tail.
+
+A start has two steps. ``examine`` reads and changes nothing, so that a start that is refused for any reason leaves the
+log as it was. ``repair`` then truncates a torn tail.
 
 Errors: on a full disk (ENOSPC while writing) the log truncates the group and continues; the caller may retry. An error
 of sync is final: the kernel has dropped the pages that it could not write, and does not say which. So the log stays
@@ -33,6 +37,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from storage.files import Bytes, File, Files, StorageError, numbers
+from storage.log_mark import LogMark
 from storage.log_records import LogRecord, SegmentScan, framed
 
 MARK = 0
@@ -77,6 +82,8 @@ class Log:
         self._group_file: File | None = None  # set once a piece of the group is written
         self._group_at = 0  # where the group begins in its file
         self._write_error: StorageError | None = None  # why the group cannot be written
+        self._mark = LogMark(files, f"{folder}.mark")
+        self._torn: tuple[File, int] | None = None  # a segment and its size without the torn tail
         self.durable = 0  # everything below is on disk
         self._marked = 0  # the highest synced position for which a mark is on disk
         self.torn_bytes = 0  # truncated when the log was opened
@@ -87,15 +94,22 @@ class Log:
     # -- opening ------------------------------------------------------------------------------------------------------
 
     def open(self, start: int = 0) -> None:
-        """Check all records from ``start`` on (the beginning of a record) and truncate a torn tail.
+        """Check all records from ``start`` on and truncate a torn tail."""
+        self.examine(start)
+        self.repair()
 
-        Raises LogDamageError when an acknowledged record is bad.
+    def examine(self, start: int = 0) -> None:
+        """Check all records from ``start`` on (the beginning of a record). Changes nothing on disk.
+
+        Raises LogDamageError when an acknowledged record is bad or missing.
         """
+        acknowledged = self._mark.find()
         self._bases = numbers(self._files.list(self._folder), ".log")
         for base in self._bases:
             self._segments[base] = self._files.attach(self._name(base))
         if not self._bases:
             self.durable = self._marked = start
+            self._check_end(acknowledged)
             return
         self._check_row(start)
         self.durable = self._marked = start
@@ -104,7 +118,29 @@ class Log:
             self._open_segment(base, max(start, base))
         last = self._bases[-1]
         self._sync(self._segments[last])  # a killed process may have left bytes in the kernel only
-        self.durable = last + self._segments[last].size
+        self.durable = last + (self._segments[last].size if self._torn is None else self._torn[1])
+        self._check_end(acknowledged)
+
+    def repair(self) -> None:
+        """Truncate the torn tail that ``examine`` found."""
+        if self._torn is not None:
+            file, size = self._torn
+            file.truncate(size)
+            file.sync()
+            self._torn = None
+
+    def _check_end(self, acknowledged: int) -> None:
+        """Check that the log is there and reaches the mark beside it."""
+        if not acknowledged or (self._bases and acknowledged <= self.durable):
+            return
+        mark = self._files.where(self._mark.folder)
+        todo = f"put the files back, or remove {mark} to go on without the tuples that are lost"
+        if not self._bases:
+            where = self._files.where(self._folder)
+            raise LogDamageError(where, None, f"the log is missing; it was acknowledged up to {acknowledged}: {todo}")
+        base = self._bases[-1]
+        why = f"the log ends at position {self.durable}, but it was acknowledged up to {acknowledged}: {todo}"
+        raise self._damage(base, self.durable - base, why)
 
     def _check_row(self, start: int) -> None:
         """Check that the segments have no hole between them and begin at or before ``start``."""
@@ -119,7 +155,9 @@ class Log:
         end = self._bases[-1] + self._segments[self._bases[-1]].size
         if end < start:
             raise self._damage(
-                self._bases[-1], end - self._bases[-1], f"ends before position {start}, which was synced"
+                self._bases[-1],
+                end - self._bases[-1],
+                f"ends before position {start}, which was synced: put the files back",
             )
 
     def _open_segment(self, base: int, position: int) -> None:
@@ -138,8 +176,7 @@ class Log:
         if not self._is_torn_tail(scan.bad_at):
             raise self._damage(base, offset, f"{scan.why}, but everything below {self._marked} was acknowledged")
         self.torn_bytes = file.size - offset
-        file.truncate(offset)
-        file.sync()
+        self._torn = (file, offset)
 
     def _is_torn_tail(self, bad_at: int) -> bool:
         """Tell whether no client can have an acknowledgement for a bad record: no mark covers its position."""
@@ -182,6 +219,12 @@ class Log:
 
     def commit(self) -> int:
         """Write and sync the group; return the position up to which all is on disk. Errors: see the module."""
+        if self._commit():
+            self._mark.note(self.durable)
+        return self.durable
+
+    def _commit(self) -> bool:
+        """Write and sync the group. False when there is none."""
         size = self._group_bytes
         if size:
             self._write_piece()
@@ -192,13 +235,13 @@ class Log:
         if error is not None:
             raise error
         if file is None:
-            return self.durable
+            return False
         self._sync(file)
         self.durable += size
         self._marked = self.durable - size  # the position in the mark of this group
         self.commits += 1
         self.committed_bytes += size
-        return self.durable
+        return True
 
     def _write_piece(self) -> None:
         piece, self._piece, self._piece_bytes = self._piece, [], 0
@@ -219,8 +262,9 @@ class Log:
         """Write a mark for the last group, at the cost of a sync. Call it when the log is idle."""
         if self.durable > self._marked and not self._group_bytes and self._bases:
             self._put(MARK, [_MARK.pack(self.durable)])
-            self.commit()
+            self._commit()
             self._marked = self.durable  # only the mark itself lies behind the marked position
+            self._mark.sync()
 
     def _segment(self) -> File:
         """Return the file to append to: a new one when the last segment is full."""
@@ -304,6 +348,7 @@ class Log:
             file.close()
         self._segments.clear()
         self._bases = []
+        self._mark.close()
 
     def _name(self, base: int) -> str:
         return f"{self._folder}/{base:020d}.log"

@@ -127,7 +127,9 @@ PLANTS = {
     ),
     "retry_sync": Plant("call sync again after it failed, and believe it", (Log, "_sync", _sync_again)),
     "truncate_damage": Plant(
-        "take damage in the middle of the log for a torn tail", (Log, "_is_torn_tail", _does(True))
+        "take damage in the middle of the log for a torn tail",
+        (Log, "_is_torn_tail", _does(True)),
+        (Log, "_check_end", _does(None)),  # the mark beside the log would show it too
     ),
     "dedup_in_memory": Plant(
         "forget at a restart which batches were admitted",

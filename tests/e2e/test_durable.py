@@ -209,6 +209,8 @@ def forget_outputs(data: Path) -> None:
     new.close()
     shutil.rmtree(data / "log")
     (data / "fresh").rename(data / "log")
+    shutil.rmtree(data / "log.mark")
+    (data / "fresh.mark").rename(data / "log.mark")
     # The first name asks for a checkpoint. It may come before or after the first batches, and refers to the old log.
     shutil.rmtree(data / "checkpoint", ignore_errors=True)
 
