@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel
+
+from engine.cli.views.plain_text import plain_text
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +27,7 @@ def boxes(
     Exit codes: 0 printed, 2 there is no such box.
     """
     from engine.operators.boxes import box_kinds
+    from engine.operators.parameter_docs import parameters
 
     kinds = box_kinds()
     if kind is None:
@@ -41,19 +42,11 @@ def boxes(
         typer.echo(f"aurorad: there is no box {kind}{f'; {hint}' if hint else ''}", err=True)
         raise typer.Exit(2)
     module = sys.modules[kinds[kind].__module__]
-    typer.echo(inspect.getdoc(module) or "")
-    rows = list(_parameters(kinds[kind].parameters_model))
+    typer.echo(plain_text(inspect.getdoc(module) or ""))
+    rows = [[cell.replace("`", "") for cell in row] for row in parameters(kinds[kind].parameters_model)]
     if rows:
-        typer.echo("\nParameters:\n")
-    width = max([len(name) for name, _, _ in rows], default=0)
-    for name, required, meaning in rows:
-        typer.echo(f"    {name:{width}}  {'(required) ' if required else ''}{meaning}")
-
-
-def _parameters(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, bool, str]]:
-    """Yield name, whether it is required, and meaning; the keys of a parameter that has keys follow it."""
-    for name, field in model.model_fields.items():
-        key = f"{prefix}{field.alias or name}"
-        yield key, field.is_required(), field.description or ""
-        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
-            yield from _parameters(field.annotation, f"{key}.")
+        typer.echo("\nParameters (key, type, default, meaning):\n")
+    widths = [max(len(row[i]) for row in rows) for i in range(3)] if rows else []
+    for row in rows:
+        typer.echo("    " + "  ".join([*map(str.ljust, row[:3], widths), row[3]]).rstrip())
+    typer.echo(f"\ndocs/boxes.md has the same with an example of tuples in and out, under {kind}.")

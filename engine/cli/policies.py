@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from engine.cli.views.plain_text import plain_text
+
 
 def register(app: typer.Typer) -> None:
     app.command()(policies)
@@ -28,12 +30,13 @@ def policies(
     Exit codes: 0 printed, 2 there is no such policy.
     """
     from scheduler.choice import AUTO, Choice
+    from scheduler.papers import source_text
     from scheduler.policies import policy_infos
 
     known = policy_infos()
     if name == AUTO or name is None:
         if name is not None:
-            typer.echo(inspect.getdoc(sys.modules[Choice.__module__]) or "")
+            typer.echo(plain_text(inspect.getdoc(sys.modules[Choice.__module__]) or ""))
             return
         width = max(map(len, known))
         typer.echo(
@@ -46,11 +49,12 @@ def policies(
     if name not in known:
         from catalog.config.words import did_you_mean
 
-        hint = did_you_mean(name, list(known))
+        hint = did_you_mean(name, [AUTO, *known])
         typer.echo(f"aurorad: there is no policy {name}{f'; {hint}' if hint else ''}", err=True)
         raise typer.Exit(2)
     info = known[name]
-    typer.echo(inspect.getdoc(sys.modules[info.decide.__module__]) or "")
+    typer.echo(plain_text(inspect.getdoc(sys.modules[info.decide.__module__]) or ""))
     typer.echo(f"\nUse it for: {info.when}.")
     if info.needs:
-        typer.echo(f"It needs {' and '.join(info.needs)} in the network; without, use {info.instead}.")
+        typer.echo(f"It needs {' and '.join(info.needs)} in the network. Without them, {info.instead} is the nearest.")
+    typer.echo(f"Source: {source_text(info)} (docs/papers.md).")

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from catalog.config import models
 from catalog.config.document import Document, read_document
+from engine.operators.parameter_docs import kind_of
 from router.codecs import CODECS
-from tests.docs.page_boxes import kind_of
 from tests.docs.prose import NOTE, table
 
 FILE = Path(__file__).parents[2] / "configs" / "default.yaml"

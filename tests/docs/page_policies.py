@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 from scheduler.choice import AUTO, Choice
+from scheduler.papers import PAPERS, source_of, source_text
 from scheduler.policies import PolicyInfo, policy_infos
 from tests.docs.prose import NOTE, docstring, prose, table
 
-PAPERS = {
-    "P0": "Aurora, operator scheduling (VLDB 2003)",
-    "P1": "heterogeneous continuous queries (VLDB 2006)",
-    "P2": "VPipe",
-    "P3": "Aurora, trains and priorities",
-    "P4": "deadlines in batches",
-}
-SOURCES = {"baseline": "a baseline", "ours": "this project"}
 HEAD = """# Scheduling policies
 
 A policy decides which boxes run next. It is set in the network file, or by `--policy`:
@@ -31,13 +23,6 @@ compares the policies on a network before it is deployed. [papers.md](papers.md)
 formulas read. If you do not know which one to take: `auto` when the outputs have QoS graphs, `round_robin` when they
 have none.
 """
-
-
-def source_of(info: PolicyInfo) -> str:
-    """The paper that the docstring names, ``baseline`` if it says that, else ``ours``."""
-    text = sys.modules[info.decide.__module__].__doc__ or ""
-    found = re.search(r"\bP([0-4])\b", text)
-    return f"P{found[1]}" if found else "baseline" if re.search(r"\bbaseline\b", text) else "ours"
 
 
 def page() -> str:
@@ -59,7 +44,6 @@ def section(info: PolicyInfo) -> str:
         said.append(
             f"It needs {' and '.join(info.needs)} in the network. Without them, `{info.instead}` is the nearest."
         )
-    found = source_of(info)
-    source = f"{PAPERS[found]}, {found} in [papers.md](papers.md)" if found in PAPERS else SOURCES[found]
+    source = source_text(info) + (" in [papers.md](papers.md)" if source_of(info) in PAPERS else "")
     said.append(f"Source: {source}. Code: `{module.__name__.replace('.', '/')}.py`.")
     return "\n\n".join(part for part in said if part)

@@ -122,3 +122,9 @@ def test_keys_that_are_not_commented_out_show_the_default_itself() -> None:
         {k: v for k, v in data.items() if k not in ("streams", "boxes", "outputs")}
     )
     assert shown == models.NetworkFile()
+
+
+def test_it_shows_every_kind_of_box() -> None:
+    kinds = {node.kind for node in build_network(FILE, box_kinds(), {}).boxes}
+    assert set(box_kinds()) - kinds == {"python"}, "which needs a module of the user"
+    assert "{python: trades, call: " in TEXT
