@@ -14,6 +14,9 @@ from engine.run.runtime import BoxRuntime
 from router.event_time import StreamClock
 from storage.train import END_WATERMARK, NO_WATERMARK, Train
 
+BEGUN_ANEW = NO_WATERMARK + 1
+"""The watermark of an empty train in the log that says: a start let this stream begin anew here. No stream gets it."""
+
 
 class HeldTuples(NamedTuple):
     """The tuples inside one box."""

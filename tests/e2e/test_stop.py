@@ -142,11 +142,10 @@ class Run:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self.source = daemon.server.address("stream t")[1]
         self.sink = daemon.server.address("output o")[1]
 
-    def send(self, first: int, last: int) -> None:
-        with Sender("127.0.0.1", self.source, "x", epoch=1) as sender:
+    def send(self, first: int, last: int, stream: str = "t") -> None:
+        with Sender("127.0.0.1", self.daemon.server.address(f"stream {stream}")[1], "x", epoch=1) as sender:
             sender.send([{"ts": OLD_S + n, "v": n} for n in range(first, last)])
 
     def box(self, name: str) -> Any:
@@ -249,6 +248,25 @@ def test_tuples_after_a_batch_run_on_the_same_data_dir_are_not_late(tmp_path: Pa
         run.send(5, 12)
         assert results(run.sink, 2) == [(5, 10), (5, 35)]
         assert run.box("sums").late == 0
+
+
+def test_a_replay_of_a_batch_run_goes_on_behind_the_end_of_one_stream(tmp_path: Path) -> None:
+    """One source of a batch has ended and another has not. The replay must not let the first begin anew."""
+    with life(tmp_path / "data", crash=True) as run:
+        run.send(0, 5)
+        run.daemon.ingress.end(0)
+        run.send(0, 15, "u")
+        wait_for(lambda: run.box("all").tuples_out == 1, "the union waits for the second stream only")
+    with life(tmp_path / "data", crash=True) as run:
+        assert run.box("all").tuples_out == 1, "the replay has closed the same window"
+        run.send(5, 12)  # the start let the first stream begin anew: its tuples are not late
+        wait_for(lambda: (run.box("sums").tuples_in, run.box("all").tuples_in) == (12, 27), "they are in")
+        assert run.box("sums").late == 0
+        assert run.daemon.engine.drain(60)
+        before = [(box.tuples_in, box.tuples_out, box.late) for box in run.daemon.readings().boxes]
+    with life(tmp_path / "data") as run:
+        after = [(box.tuples_in, box.tuples_out, box.late) for box in run.daemon.readings().boxes]
+        assert after == before, "a replay of both lives"
 
 
 def test_drop_with_a_data_dir_begins_with_empty_windows_and_remembers_the_count(tmp_path: Path) -> None:

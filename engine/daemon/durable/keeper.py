@@ -31,7 +31,7 @@ from engine.daemon.durable.outbox import Outbox
 from engine.daemon.durable.recovery import Progress, Recovered, Recovery
 from engine.daemon.durable.restore import SavedState
 from engine.run.core import Engine
-from engine.run.open_state import begin_anew, has_ended
+from engine.run.open_state import BEGUN_ANEW, begin_anew, has_ended
 from router.event_time import EventTime
 from storage.admission import BatchNumber
 from storage.checkpoint import Checkpoints
@@ -159,8 +159,7 @@ class Keeper:
         with self._folder.start_errors():
             tuples = self._recovery.replay(self._engine, self._enter_replayed, on_progress)
         self._recovery.settle(self._engine, self._commit_now, on_progress)
-        if has_ended(self._clocks):
-            begin_anew(self._engine.runtimes, self._clocks)
+        self._begin_anew()
         self._recovery.finish()
         self._event_time.count_silence_from_now()
         for outbox in self.outboxes:
@@ -169,6 +168,16 @@ class Keeper:
         self.recovered = self.recovered._replace(tuples=tuples, seconds=monotonic() - begun)
         self._recovery = None
 
+    def _begin_anew(self) -> None:
+        """Let streams that have ended begin anew, and log that: a later replay must do it at the same place.
+
+        The end of a stream alone does not say it: in a batch run other streams go on behind the end of one.
+        """
+        streams = [s for s in self.network.streams if has_ended((self._clocks[s.number],))]
+        begin_anew(self._engine.runtimes, self._clocks)
+        for stream in streams:
+            self.submit(stream.number, Train.empty(stream.schema, BEGUN_ANEW))
+
     def _commit_now(self) -> None:
         if not self._threads:
             while self.committer.step():
@@ -176,11 +185,11 @@ class Keeper:
 
     def _enter_replayed(self, stream: int, train: Train, logged_ns: int, batches: list[BatchNumber]) -> None:
         self.numbers.commit(stream, batches)
-        if train.count and has_ended(self._clocks):
-            # The log goes on behind the end of event time: there the daemon was stopped, and a start began anew.
+        if train.watermark_ns == BEGUN_ANEW:
             while not self._engine.drain(1.0) and self._engine.loop.failure is None:
                 pass
             begin_anew(self._engine.runtimes, self._clocks)
+            return
         self._engine.ingress.enter_logged(stream, train, logged_ns, is_replayed=True)
 
     @property
@@ -219,6 +228,8 @@ class Keeper:
     # -- what the committer acts on -----------------------------------------------------------------------------------
 
     def enter(self, stream: int, train: Train, logged_ns: int) -> None:
+        if train.watermark_ns == BEGUN_ANEW:
+            return  # only a replay needs it
         self._engine.ingress.enter_logged(stream, train, logged_ns)
 
     def emitted(self, output: int, first: int, tuples: int, position: int) -> None:
