@@ -220,7 +220,8 @@ class _Builder:
         try:
             outs = box.bind(inputs, times)
         except (BindError, ExpressionError) as error:
-            self.problems.append(self.explain(draft, error))
+            more = error.more if isinstance(error, BindError) else ()
+            self.problems += [self.explain(draft, each) for each in (error, *more)]
             return None
         assert len(outs) == len(draft.ports), f"{draft.kind}: {len(outs)} schemas for the ports {draft.ports}"
         self.behind[draft.name] = box.runs_behind(tuple(self.behind.get(k[0], False) for k in keys))

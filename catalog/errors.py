@@ -6,7 +6,8 @@ come from here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -48,13 +49,39 @@ class NetworkError(AuroraError):
 
 
 class BindError(AuroraError):
-    """A box cannot work on the schemas of its inputs. ``key`` names the parameter at fault, below the box."""
+    """A box cannot work on the schemas of its inputs. ``key`` names the parameter at fault, below the box.
+
+    ``more`` has the errors of other parameters of the same box.
+    """
 
     def __init__(self, message: str, key: tuple[str | int, ...] = (), hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.key = key
         self.hint = hint
+        self.more: tuple[BindError, ...] = ()
+
+
+class BindErrors:
+    """Collects the errors of several parameters of a box, so that the author sees all of them at once."""
+
+    def __init__(self) -> None:
+        self._found: list[BindError] = []
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Run one step that may fail; the others still run."""
+        try:
+            yield
+        except BindError as error:
+            self._found += [error, *error.more]
+
+    def check(self) -> None:
+        """Raise the first error, with the others in ``more``."""
+        if self._found:
+            first = self._found[0]
+            first.more = tuple(self._found[1:])
+            raise first
 
 
 class ExpressionError(AuroraError):

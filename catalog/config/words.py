@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from catalog.schema import Type
 
@@ -51,17 +50,44 @@ _TYPE_WORDS = {
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint: the nearest known word, else the list of known words, at most ``MOST_SHOWN``."""
     choices = list(dict.fromkeys(known))
-    folded = {c.lower(): c for c in choices}
-    near = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    near = near or [
-        c for c in folded if sorted(c) == sorted(word.lower())
-    ]  # "st" for "ts" is too short for a similarity ratio
-    if near:
-        return f"did you mean '{folded[near[0]]}'?"
+    near = near_word(word, choices)
+    if near is not None:
+        return f"did you mean '{near}'?"
     if not choices:
         return ""
     shown = ", ".join(choices[:MOST_SHOWN])
     return f"known: {shown}{', ...' if len(choices) > MOST_SHOWN else ''}"
+
+
+def near_word(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word with the fewest edits, else one that begins with the word; None if there is none.
+
+    No more than a third of the letters may change.
+
+    An edit inserts, removes or replaces a letter, or swaps two neighbours (Damerau-Levenshtein). Case does not count.
+    """
+    known, word = list(known), word.lower()[:MAX_NAME]
+    most = max(1, len(word) // 3)
+    found = [(edits, choice) for choice in known if (edits := _edits(word, choice.lower(), most)) <= most]
+    if found:
+        return min(found, key=lambda pair: pair[0])[1]
+    return next((choice for choice in known if len(word) > 2 and choice.lower().startswith(word)), None)
+
+
+def _edits(a: str, b: str, most: int) -> int:
+    """Return the number of edits between two words; any number above ``most`` when there are more."""
+    if abs(len(a) - len(b)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        above, before = before, row
+        row = [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (x != y)))
+            if i > 1 and j > 1 and x == b[j - 2] and y == a[i - 2]:
+                row[-1] = min(row[-1], above[j - 2] + 1)
+    return row[-1]
 
 
 def nearest(words: Iterable[str], known: Iterable[str]) -> str:

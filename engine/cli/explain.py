@@ -7,6 +7,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from catalog.printable import printable_answer
 from engine.cli.remote import DEFAULT_URL, TIMEOUT_S, Remote, RemoteError, fail
 
 FOLLOW_SECONDS = 60
@@ -79,6 +80,7 @@ def explain(
     if json:
         typer.echo(orjson.dumps(answer))
         return
+    answer = printable_answer(answer)
     if drops:
         from engine.cli.views.drops import show_drops
 

@@ -13,6 +13,8 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 import typer
 
+from catalog.printable import printable
+
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
@@ -101,7 +103,7 @@ def _refused(response: HTTPResponse, path: str) -> RemoteError:
 
 def fail(error: RemoteError) -> NoReturn:
     """Print the message and its hint to standard error, and exit."""
-    typer.echo(f"aurorad: {error}", err=True)
+    typer.echo(f"aurorad: {printable(str(error))}", err=True)
     if error.hint:
-        typer.echo(f"  {error.hint}", err=True)
+        typer.echo(f"  {printable(error.hint)}", err=True)
     raise typer.Exit(EXIT_USAGE if 400 <= error.status < 500 else EXIT_UNAVAILABLE)

@@ -52,7 +52,7 @@ def top(
         return
     try:
         remote = Remote(url)
-        first = remote.json("/api/v1/stats")
+        first = _ask(remote)
         if once:
             _print_once(first)
         elif sys.stdout.isatty():
@@ -63,6 +63,13 @@ def top(
         fail(error)
     except KeyboardInterrupt:
         return
+
+
+def _ask(remote: Remote) -> Stats:
+    from catalog.printable import printable_answer
+
+    stats: Stats = printable_answer(remote.json("/api/v1/stats"))
+    return stats
 
 
 def _print_once(stats: Stats) -> None:
@@ -92,7 +99,7 @@ def _live(remote: Remote, stats: Stats, interval_s: float) -> None:
         queued_bytes.append(stats["engine"]["memory_used"])
         while screen.show(view, interval_s):
             try:
-                stats, trouble = remote.json("/api/v1/stats"), None
+                stats, trouble = _ask(remote), None
                 queued_bytes.append(stats["engine"]["memory_used"])
             except RemoteError as error:
                 trouble = error
@@ -103,4 +110,4 @@ def _lines(remote: Remote, stats: Stats, interval_s: float) -> None:
         typer.echo(one_line(stats))
         sys.stdout.flush()
         time.sleep(interval_s)
-        stats = remote.json("/api/v1/stats")
+        stats = _ask(remote)

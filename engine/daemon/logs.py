@@ -7,13 +7,15 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from catalog.printable import printable
+
 
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time(record)} {record.levelname.lower():7} {record.name}: {record.getMessage()}"
         if record.exc_info:
             line += " | " + self.formatException(record.exc_info).replace("\n", " | ")
-        return line
+        return printable(line)
 
 
 class JsonFormatter(logging.Formatter):

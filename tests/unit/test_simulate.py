@@ -371,7 +371,7 @@ def test_the_command_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--policy", "qsd"), "unknown policy 'qsd'; did you mean 'qos'"),
+        (("--policy", "qso"), "unknown policy 'qso'; did you mean 'qos'"),
         (("--load", "3..1"), "is not a load"),
         (("--load", "1e9"), "at most 1000"),
         (("--seed", "-1"), "greater than or equal to 0"),

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from catalog.errors import Problem
+from catalog.printable import printable
 
 MAX_WIDTH = 110
 
@@ -34,24 +35,25 @@ def write_problems(problems: Sequence[Problem], source: str, text: str, stream: 
         out.write(format_problem(problem, source, lines, colour=colour) + "\n")
     errors = sum(not p.warning for p in problems)
     if errors:
-        out.write(f"{source}: {count(errors, 'error')}\n")
+        out.write(f"{printable(source)}: {count(errors, 'error')}\n")
 
 
 def format_problem(problem: Problem, source: str, lines: Sequence[str], *, colour: bool = False) -> str:
     def paint(style: str, words: str) -> str:
         return f"{style}{words}{_RESET}" if colour else words
 
+    source = printable(source)
     place = f"{source}:{problem.line}:{problem.column}" if problem.line else source
-    path = f"{problem.place}: " if problem.path else ""
+    path = f"{printable(problem.place)}: " if problem.path else ""
     kind = paint(_YELLOW, "warning: ") if problem.warning else paint(_RED, "error: ")
-    out = [f"{paint(_BOLD, place)}: {kind}{path}{problem.message}"]
+    out = [f"{paint(_BOLD, place)}: {kind}{path}{printable(problem.message)}"]
     gutter = max(5, len(str(problem.line)) + 1)
     if 0 < problem.line <= len(lines) and lines[problem.line - 1].strip():
         shown, caret = excerpt(lines[problem.line - 1], problem.column)
         out.append(f"{paint(_DIM, f'{problem.line:>{gutter}} |')} {shown}")
         out.append(f"{paint(_DIM, ' ' * gutter + ' |')} {paint(_YELLOW if problem.warning else _RED, caret)}")
     if problem.hint:
-        out.append(f"{' ' * gutter} {paint(_DIM, '=')} {problem.hint}")
+        out.append(f"{' ' * gutter} {paint(_DIM, '=')} {printable(problem.hint)}")
     return "\n".join(out)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from catalog.config.models import FileSink, FileSource, StdinSource, StdoutSink, TcpSink, TcpSource
 from catalog.config.units import Address, format_duration
 from catalog.network import BoxNode, Network, PortRef
+from catalog.printable import printable
 from catalog.qos import QoS
 
 Role = Literal["stream", "box", "output"]
@@ -119,16 +120,16 @@ def _source(source: Any) -> str:
     if isinstance(source, TcpSource):
         return f"{source.format} {_short(source.tcp)}"
     if isinstance(source, FileSource | StdinSource):
-        return source.file if isinstance(source, FileSource) else f"{source.stdin} stdin"
-    return f"spark {source.spark}" if source is not None else "fed by code"
+        return printable(source.file) if isinstance(source, FileSource) else f"{source.stdin} stdin"
+    return printable(f"spark {source.spark}") if source is not None else "fed by code"
 
 
 def _sink(sink: Any) -> str:
     if isinstance(sink, TcpSink):
         return f"{sink.format} {_short(sink.tcp)}"
     if isinstance(sink, FileSink | StdoutSink):
-        return sink.file if isinstance(sink, FileSink) else f"{sink.stdout} stdout"
-    return f"spark {sink.spark}" if sink is not None else "read by code"
+        return printable(sink.file) if isinstance(sink, FileSink) else f"{sink.stdout} stdout"
+    return printable(f"spark {sink.spark}") if sink is not None else "read by code"
 
 
 def _short(address: Address) -> str:
@@ -139,11 +140,11 @@ def _short(address: Address) -> str:
 def _summary(node: BoxNode) -> str:
     """Name the kind, and the parameter that is a text if there is only one, such as ``where`` or ``on``."""
     texts = [str(v) for v in _values(node).values() if isinstance(v, str)]
-    return f"{node.kind} {texts[0]}" if len(texts) == 1 and len(node.ports) == 1 else node.kind
+    return f"{node.kind} {printable(texts[0])}" if len(texts) == 1 and len(node.ports) == 1 else node.kind
 
 
 def _parameters(node: BoxNode) -> str:
-    return "\n".join(f"{k}: {v}" for k, v in _values(node).items())
+    return "\n".join(printable(f"{k}: {v}", keep="\n") for k, v in _values(node).items())
 
 
 def _values(node: BoxNode) -> dict[str, Any]:

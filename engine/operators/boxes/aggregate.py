@@ -67,7 +67,7 @@ from pydantic import Field as Parameter
 from pydantic import model_validator
 
 from catalog.config.units import Duration, PositiveDuration
-from catalog.errors import BindError, ExpressionError
+from catalog.errors import BindError, BindErrors, ExpressionError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
 from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally, check_time
@@ -170,7 +170,12 @@ class Aggregate(Box):
         self._time = None if times[0] is None else schema.index(times[0])
         by = [self._key_field(schema, name) for name in dict.fromkeys(p.by)]
         group = Schema(tuple({f.name: f for f in (*by, *BOUND_FIELDS)}.values()))
-        select = {name: self._split(text, schema, group, ("select", name)) for name, text in p.select.items()}
+        errors = BindErrors()
+        select: dict[str, AggregatedExpression] = {}
+        for name, text in p.select.items():
+            with errors.part():
+                select[name] = self._split(text, schema, group, ("select", name))
+        errors.check()
         self._layout = WindowLayout(by, p.bounds, select, self._having(schema, group, select), with_share=p.approximate)
         passed_on = self._split(WINDOW_TIME, schema, group, ()).outer.key
         self._time_out = next((name for name, e in select.items() if e.outer.key == passed_on), LOST_TIME)

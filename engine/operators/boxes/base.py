@@ -21,12 +21,12 @@ so it uses single backticks. A test runs the examples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from catalog.errors import BindError, ExpressionError
+from catalog.errors import BindError, BindErrors, ExpressionError
 from catalog.loss import UnderLoss
 from catalog.schema import Schema, Type
 from engine.operators.expressions import Expression, compile_expression
@@ -253,3 +253,16 @@ def compile_parameter(text: str, schema: Schema, key: tuple[str | int, ...], exp
         return compile_expression(text, schema, expect=expect)
     except ExpressionError as error:
         raise BindError(error.message, key, error.hint) from error
+
+
+def compile_parameters(
+    texts: Mapping[str, str], schema: Schema, key: str, expect: Type | None = None
+) -> dict[str, Expression]:
+    """Compile the expressions of a parameter such as ``select``. Raises BindError with all errors."""
+    errors = BindErrors()
+    made: dict[str, Expression] = {}
+    for name, text in texts.items():
+        with errors.part():
+            made[name] = compile_parameter(text, schema, (key, name), expect)
+    errors.check()
+    return made

@@ -22,7 +22,7 @@ from pydantic import Field as Parameter
 from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Schema, Type
-from engine.operators.boxes.base import Box, BoxParameters, Emit, Tally, compile_parameter
+from engine.operators.boxes.base import Box, BoxParameters, Emit, Tally, compile_parameters
 from engine.operators.expressions import Scope, share
 from storage.train import Train
 
@@ -48,7 +48,7 @@ class Case(Box):
         p: CaseParameters = self.parameters
         if p.otherwise in p.when:
             raise BindError(f"when already has a port {p.otherwise!r}", ("otherwise",))
-        self.predicates = [compile_parameter(t, inputs[0], ("when", n), Type.BOOLEAN) for n, t in p.when.items()]
+        self.predicates = list(compile_parameters(p.when, inputs[0], "when", Type.BOOLEAN).values())
         share(self.predicates)
         return (inputs[0],) * len(self.ports(p))
 

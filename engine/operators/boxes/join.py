@@ -37,7 +37,7 @@ from typing import Any, Literal
 
 from pydantic import Field as Parameter
 
-from catalog.errors import BindError
+from catalog.errors import BindError, BindErrors
 from catalog.loss import UnderLoss
 from catalog.schema import Schema
 from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally, check_time
@@ -80,12 +80,16 @@ class Join(Box):
         check_time("join", times, inputs)
         self._check(p)
         self._outer = (p.type in ("left", "full"), p.type in ("right", "full"))
-        condition = parse_on(p.on, combined(*inputs))
+        errors = BindErrors()
+        with errors.part():
+            condition = parse_on(p.on, combined(*inputs))
+        both = combined(*inputs, left_null=self._outer[1], right_null=self._outer[0])
+        with errors.part():
+            selection = Selection(inputs[0], inputs[1], both, p.select)
+        errors.check()
         if p.asof and condition.residual:
             message = f"an as-of join takes only equalities between l. and r., not {condition.residual[0].text!r}"
             raise BindError(message, ("on",), "filter an input or the result instead")
-        both = combined(*inputs, left_null=self._outer[1], right_null=self._outer[0])
-        selection = Selection(inputs[0], inputs[1], both, p.select)
         used = selection.fields.union(*(e.fields for e in condition.residual))
         self._sides = (
             Side(LEFT, inputs[0], times[0], condition.left, used),

@@ -25,7 +25,15 @@ from pydantic import model_validator
 
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema
-from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally, compile_parameter
+from engine.operators.boxes.base import (
+    LOST_TIME,
+    Box,
+    BoxParameters,
+    Emit,
+    Tally,
+    compile_parameter,
+    compile_parameters,
+)
 from engine.operators.expressions import Expression, Scope, share
 from storage.train import Train, tidy_valid
 
@@ -59,7 +67,7 @@ class Map(Box):
         schema = inputs[0]
         key = "select" if self.parameters.select else "add"
         texts: dict[str, str] = self.parameters.select or self.parameters.add
-        computed = {name: compile_parameter(text, schema, (key, name)) for name, text in texts.items()}
+        computed = compile_parameters(texts, schema, key)
         columns = {name: compile_parameter(f"`{name}`", schema, (key,)) for name in schema.names}
         if key == "add":
             computed = {**columns, **computed}

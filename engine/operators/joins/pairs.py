@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from catalog.errors import BindError, ExpressionError
 from catalog.schema import Field, Schema
+from engine.operators.boxes.base import compile_parameters
 from engine.operators.expressions import Expression, Scope, Vector, compile_expression, share
 from engine.operators.joins.held import HeldSide
 from engine.operators.joins.on import LEFT, RIGHT, no_clash
@@ -24,7 +24,7 @@ class Selection:
     def __init__(self, left: Schema, right: Schema, both: Schema, select: Mapping[str, str]) -> None:
         """``both`` is the combined schema, nullable where a side may be missing."""
         if select:
-            expressions = {name: _compiled(name, text, both) for name, text in select.items()}
+            expressions = compile_parameters(select, both, "select")
         else:
             names = [name for part in no_clash(left, right) for name in part]
             expressions = {n: compile_expression(f"`{f.name}`", both) for n, f in zip(names, both, strict=True)}
@@ -38,13 +38,6 @@ class Selection:
     def name_of(self, field: str) -> str | None:
         """Return the name of ``l.x`` in the result; None when the result does not have it unchanged."""
         return self._by_key.get(compile_expression(f"`{field}`", self._both).key)
-
-
-def _compiled(name: str, text: str, schema: Schema) -> Expression:
-    try:
-        return compile_expression(text, schema)
-    except ExpressionError as error:
-        raise BindError(error.message, ("select", name), error.hint) from error
 
 
 class Pairs:

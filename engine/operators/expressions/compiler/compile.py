@@ -21,6 +21,7 @@ from engine.operators.expressions.compiler.messages import (
     NONDETERMINISTIC_HINT,
     describe,
     did_you_mean,
+    field_hint,
 )
 from engine.operators.expressions.compiler.parse import offset_of
 from engine.operators.expressions.functions import FUNCTIONS
@@ -103,7 +104,7 @@ class Compiler:
         name = ".".join(part.name for part in parts)
         found = self.resolve(name)
         if found is None:
-            hint = did_you_mean(name, self.schema.names)
+            hint = field_hint(name, self.schema.names)
             if name.lower() in NONDETERMINISTIC:
                 hint = NONDETERMINISTIC_HINT
             self.fail(tree, f"no field {name}", hint)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
+
+from catalog.config.words import MOST_SHOWN, near_word
 
 NONDETERMINISTIC = frozenset({"now", "current_timestamp", "current_date", "localtimestamp", "rand", "random", "uuid"})
 NONDETERMINISTIC_HINT = "expressions read neither the clock nor random numbers: a replay would give another answer"
@@ -13,8 +14,17 @@ NONDETERMINISTIC_HINT = "expressions read neither the clock nor random numbers: 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return a hint with the nearest name; empty when no name is near."""
-    near = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else ""
+    near = near_word(name, names)
+    return f"did you mean {near}?" if near else ""
+
+
+def field_hint(name: str, names: Sequence[str]) -> str:
+    """Return a hint for a field that does not exist: the same field of a side, a near name, or the names there are."""
+    last = name.rpartition(".")[2].lower()
+    same = [known for known in names if "." in name and known.lower().rpartition(".")[2] == last]
+    if same:
+        return f"write {' or '.join(same)}"
+    return did_you_mean(name, names) or f"the fields are {', '.join(names[:MOST_SHOWN])}"
 
 
 def describe(tree: exp.Expression) -> str:
