@@ -185,6 +185,7 @@ class SchedulerReading(NamedTuple):
     train: str = ""  # the train rule
     train_scale: float = 1.0  # the factor by which `auto` has shortened trains; 1: not at all
     train_limit: int = 0  # tuples: the shortest limit that `auto` sets for any box
+    plans_by: Mapping[str, int] = NOTHING  # plans that ran, by who decided: the scheduler's thread, or idle (nobody)
     caller_ns: int = 0  # that threads other than workers spent running plans
 
     @property

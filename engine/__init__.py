@@ -12,17 +12,16 @@ it.
    bytes once.
 
 **Who runs next.**
-3. The scheduler learns of the train through its mailbox. ``SchedulerState.apply`` is the only place that changes the
-   state. A policy is a pure function of that state; it returns a plan: these boxes, in this order, this many tuples.
-4. ``scheduler/loop`` claims the plan's trains and puts the plan on the execution queue. A worker
-   (``engine/run/worker``) takes it. ``engine/run/executable`` has compiled the sequence of boxes: chains of filters
-   and maps run as one pass (``engine/run/fuse``), and a box behind its feeder takes the trains without a queue. The
-   boxes and what they compute with are in ``engine/operators``.
-5. The I/O thread runs boxes itself in two cases. Both are for at most 128 tuples from a socket, without a data_dir, and
-   only through boxes that are prompt (``Box.is_prompt``). The idle fast path (``engine/run/idle_path``): tuples that
-   find the engine at rest leave the scheduler no choice, so the only possible plan runs without a queue and without a
-   decision. A short plan (``engine/run/ingress``): the train was queued and the policy has decided. The I/O thread runs
-   that plan, and the short plans that follow from it, because waking a worker costs more.
+3. The train's event is in the scheduler's mailbox, and the scheduler's thread (``scheduler/loop``) is woken if it could
+   decide anything. ``SchedulerState.apply`` is the only place that changes the state. A policy is a pure function of
+   that state; it returns a plan: these boxes, in this order, this many tuples.
+4. The scheduler's thread claims the plan's trains and puts the plan on the execution queue, which it fills ahead. A
+   worker (``engine/run/worker``) takes it. ``engine/run/executable`` has compiled the sequence of boxes: chains of
+   filters and maps run as one pass (``engine/run/fuse``), and a box behind its feeder takes the trains without a queue.
+   The boxes and what they compute with are in ``engine/operators``.
+5. The idle fast path (``engine/run/idle_path``) is the one exception. At most 128 tuples from a socket that find the
+   engine at rest leave the scheduler no choice. The I/O thread runs them itself through boxes that are prompt
+   (``Box.is_prompt``), without a queue and without a decision.
 
 **Out.**
 6. ``router/routes`` takes what leaves a plan: to the next queue, or to an output. ``Delivery``

@@ -279,6 +279,12 @@ def _scheduler(r: Readings) -> Iterator[Metric]:
         "scheduler_plans", "Plans dispatched, by the order in which their boxes ran.", ["traversal"],
         (([name], n) for name, n in s.plans.items()),
     )  # fmt: skip
+    yield _counter(
+        "plans",
+        "Plans, by who decided them: the scheduler's thread, or nobody because the engine was at rest (idle).",
+        ["by"],
+        (([by], n) for by, n in s.plans_by.items()),
+    )
     yield _gauge(
         "scheduler_train_scale_ratio",
         "The factor by which auto has shortened trains; 1: not at all.",

@@ -28,7 +28,7 @@ class Origin(NamedTuple):
 
     name: str
     waits_for_room: bool = False  # the caller waits in ``admit``; other callers stop reading instead
-    runs_plans: bool = False  # the caller may run a short plan itself: the I/O thread does
+    runs_idle_plans: bool = False  # the caller may take the idle fast path: the I/O thread does
     is_counted: bool = False  # the boundary has counted these tuples as received
     batch: BatchNumber | None = None  # the number that the client gave to this batch
     peer: str = ""  # the address of the sender, for its dead letters
@@ -37,7 +37,7 @@ class Origin(NamedTuple):
         return self._replace(batch=batch)
 
 
-SOCKET = Origin("socket", runs_plans=True, is_counted=True)
+SOCKET = Origin("socket", runs_idle_plans=True, is_counted=True)
 SPARK = Origin("spark", is_counted=True)
 FILE = Origin("file", is_counted=True)
 """A file, a FIFO or standard input. Its reader waits for room before it admits."""

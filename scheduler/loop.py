@@ -1,27 +1,32 @@
 """The scheduler's loop: read the mailbox, ask the policy, take the trains, put the plan on the execution queue.
 
-Deciding is the policy's; this file only acts. One thread at a time has the scheduler's *turn*, and only that thread
-touches the state or takes from the queues. The turn is a lock, and no thread that processes tuples ever waits for it:
-the thread that brings news acts on it right there if the turn is free, and the thread that has the turn looks for more
-news before it goes. Waking a thread of the scheduler's own for every train was refused: that costs 30 us and more under
-the GIL. This way a tuple changes threads twice on its way through, and a worker that ends a plan finds its next one
-without waiting.
+Deciding is the policy's; this file only acts. ``run`` is the loop of the scheduler's thread, and ``step`` is what it
+does each time, from top to bottom. Whenever anything waits, the plan comes from this thread and goes through the
+execution queue, where a worker finds it without asking.
 
-The ways to take the turn, from the most frequent to the rarest:
+Waking a thread costs 30 us and more under the GIL. Three things make it rare:
 
-- ``act_on_news`` (and ``post``): the I/O thread with a train, a worker with a finished plan, any thread with an event.
-  Does nothing while another thread has the turn: that thread will see the news.
+- The execution queue is filled ahead: two plans a worker, and more while they are short (``AHEAD_NS``). A worker that
+  ends a plan takes the next one at once. The scheduler's thread fills the queue again when half of it has ended. The
+  queue is not longer, so that decisions are fresh: a plan that waits behind ten long ones was decided on a state that
+  is gone.
+- An event that changes nothing now wakes nobody (``mailbox``). One step reads all events since the last one.
+- The idle fast path (``engine/run/idle_path``): a few tuples that find the engine at rest leave no choice, so they need
+  no decision.
+
+The *turn* is the lock on the state. The thread that has it is the only one that touches the state or takes from the
+queues. The ways to take it, from the most frequent to the rarest:
+
+- ``run``: the scheduler's thread, when it is woken, and 50 times a second for what time alone changes.
 - ``acquire_if_idle`` ... ``release``: the I/O thread, which runs a train on the idle fast path and keeps the turn
   meanwhile. Fails while another thread has the turn, or when there is anything to decide.
-- ``run``: the scheduler's own thread, 50 times a second, for what time alone changes. Skips a time when the turn is
-  taken.
-- ``drain_mailbox``: a measurement that cannot wait for ``run``. Does nothing while another thread has the turn.
-- ``paused``: a checkpoint, or a thread that copies the state. Waits for the turn.
-- ``follow``: a thread that changes the policy. Waits for the turn.
-- ``stop``: the thread that stops the engine. Waits for the turn and keeps it for good.
+- ``drain_mailbox``: a measurement, or a test, that cannot wait for ``run``.
+- ``paused``: a checkpoint, or a thread that copies the state.
+- ``follow``: a thread that changes the policy.
+- ``stop``: the thread that stops the engine. No step is taken after it.
 
-The execution queue stays short (two plans a worker), so that decisions are fresh: a plan that waits behind ten others
-was decided on a state that is gone.
+Refused: the thread that brings news takes the turn and decides. That saves one wake-up for each plan, but every thread
+of the engine then runs the policy, and no thread can be pointed at when decisions are slow.
 """
 
 from __future__ import annotations
@@ -29,15 +34,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from queue import SimpleQueue
-from threading import Event as Stopped
+from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Protocol
 
 from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
 from scheduler.claims import Claim, Claims, QueuedPlan, Storage
 from scheduler.deadlines import hopeless_ages_ns
-from scheduler.events import Clock, Dispatched, Event, MemoryShort, StatisticsMoved
+from scheduler.events import Clock, Dispatched, Enqueued, Event, MemoryShort, StatisticsMoved
 from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
 from scheduler.policies import Policy, make_index
@@ -47,7 +51,13 @@ from scheduler.state import SchedulerState
 log = logging.getLogger("aurorad.scheduler")
 
 PLANS_PER_WORKER = 2
-TURN_EVERY_S = 0.02
+PLANS_AT_MOST = 8  # a worker
+AHEAD_NS = 1_000_000
+"""The execution queue holds this much work for each worker, by the statistics, and at least ``PLANS_PER_WORKER`` plans.
+With two plans of 0.3 ms each a wake-up for every plan took a tenth of the throughput; with 1 ms it is lost in the
+noise."""
+
+STEP_EVERY_S = 0.02
 SHORT_TUPLES = 128
 MEASURED_EVERY_NS = 1_000_000_000
 """How often priorities are computed anew from the statistics: they move within seconds, and it costs all boxes ..."""
@@ -75,6 +85,7 @@ class SchedulerLoop:
 
     ``now_ns`` is the wall clock, in which arrivals are stamped; ``clock_ns`` is monotonic and measures the loop's own
     cost. ``on_failure`` hears of an exception in a policy or in the state, on the thread that ran into it.
+    ``ahead_ns``: the work that waits on the execution queue for each worker, if two plans are less; 0: two plans.
     ``dead_points``, by arc: the outputs behind it and the delay from which a tuple is worthless there; empty: no tuple
     expires.
     """
@@ -93,49 +104,79 @@ class SchedulerLoop:
         on_failure: Callable[[Exception], None] = log_failure,
         dead_points: Mapping[int, Sequence[tuple[int, int]]] | None = None,
         measured_every_ns: int = MEASURED_EVERY_NS,
+        ahead_ns: int = AHEAD_NS,
     ) -> None:
         self.state = state
         self.policy = policy
         self.storage = storage
         self.execution_queue = execution_queue
-        self.plans_at_most = PLANS_PER_WORKER * workers
+        self.plans_at_least = PLANS_PER_WORKER * workers
+        self.plans_at_most = PLANS_AT_MOST * workers
+        self.ahead_ns = ahead_ns * workers
         self.now_ns = now_ns
         self.clock_ns = clock_ns
-        self.mailbox = Mailbox()
+        self.mailbox = Mailbox(state.arc_unit, state.held)
         self.failure: Exception | None = None
         self.dead_points = dead_points or {}
         self.measured_every_ns = measured_every_ns
         self.steps = 0
-        self.idle_turns = 0  # turns of the scheduler's own thread: they show that the turn is free now and then
+        self.idle_plans = 0  # of these, on the idle fast path
+        self.turns = 0  # of the scheduler's own thread: they show that it is alive and that the turn is free now and then
         self.decision_ns = 0  # in the policy and the state
         self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
         self.storage_ns = 0  # in taking trains
         self._observer = observer
         self._on_failure = on_failure
         self._turn = Lock()
-        self._stopped = Stopped()
+        self._bell: SimpleQueue[None] = SimpleQueue()  # wakes the scheduler's thread
+        self._is_asleep = False  # the scheduler's thread waits for the bell
+        self._is_over = False  # stopped or failed; changed only with the turn
         self._claims = Claims(state, storage)
         self._decided_ns = 0  # the time by which the last decision was made
         self._refresh_ns = 0  # when the statistics are read next; 0: never yet
-        self._prompt = [bool(getattr(node.box, "is_prompt", False)) for node in state.network.boxes]
         state.follow(make_index(policy))
 
-    # -- the ways to take the turn ------------------------------------------------------------------------------------
+    # -- any thread ---------------------------------------------------------------------------------------------------
 
     def post(self, event: Event) -> None:
-        """Tell the scheduler, and act on it if the turn is free. Any thread."""
+        """Tell the scheduler. Any thread."""
         self.mailbox.put(event)
-        self.act_on_news()
+        self.wake()
 
-    def act_on_news(self, caller_runs: list[QueuedPlan] | None = None) -> None:
-        """Take steps while the mailbox has news, unless another thread has the turn. Any thread.
+    def wake(self) -> None:
+        """Wake the scheduler's thread if it sleeps and the mailbox has news. Any thread.
 
-        The check comes again after each release: news that came while this thread had the turn is acted on here, and
-        news that comes after the last check finds the turn free. ``caller_runs`` gets at most one short plan, which the
-        caller then runs itself: for a few tuples through prompt boxes that costs less than waking a worker.
+        Two threads may both find it asleep and ring twice: the scheduler's thread then takes one step for nothing.
         """
-        while self.mailbox.has_news and self._turn.acquire(blocking=False):
-            self._step_and_release(caller_runs)
+        if self._is_asleep and self.mailbox.has_news:
+            self._is_asleep = False
+            self._bell.put(None)
+
+    @property
+    def is_resting(self) -> bool:
+        """No thread has the turn and nothing is to be read."""
+        return self.mailbox.is_empty and not self._turn.locked() and self.failure is None
+
+    # -- the scheduler's thread ---------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Sleep until there is news, then take a step, until ``stop``.
+
+        Statistics move and deadlines come nearer without any event, so the sleep has an end.
+        """
+        while not self._is_over:
+            self._is_asleep = True
+            if not self.mailbox.has_news:  # else it came before the flag was set, and rang no bell
+                try:
+                    self._bell.get(timeout=STEP_EVERY_S)
+                except Empty:
+                    pass
+            self._is_asleep = False
+            with self._turn:
+                self.turns += 1
+                self._step_safely()
+
+    # -- other threads that take the turn -----------------------------------------------------------------------------
 
     def acquire_if_idle(self, unit: int) -> bool:
         """Take the turn for the idle fast path if nothing waits, runs or is to be read, and ``unit`` may run.
@@ -149,15 +190,17 @@ class SchedulerLoop:
         state, mailbox = self.state, self.mailbox
         # The ends of plans may be all that there is to read: then nothing runs.
         ended = len(mailbox) == state.outstanding == mailbox.finished()
-        if not ended or not state.leaves_no_choice():
+        if not ended or not state.leaves_no_choice() or self._is_over:
             self._turn.release()
             return False
         for event in mailbox.drain():
             state.apply(event)
         if state.outstanding or state.held[unit] or not state.leaves_no_choice():  # more came since the check
-            self._step_and_release()
+            self._step_safely()
+            self._turn.release()
             return False
         mailbox.has_plan_room = mailbox.queues_are_empty = True
+        self.idle_plans += 1
         self._count_decision(self.clock_ns() - begun_ns)
         return True
 
@@ -165,22 +208,10 @@ class SchedulerLoop:
         """Give back the turn that ``acquire_if_idle`` took."""
         self._turn.release()
 
-    def run(self) -> None:
-        """Take a step 50 times a second: statistics move and deadlines come nearer without any event.
-
-        The scheduler's own thread.
-        """
-        while not self._stopped.wait(TURN_EVERY_S):
-            if self._turn.acquire(blocking=False):
-                self.idle_turns += 1
-                self._step_and_release()
-                self.act_on_news()
-
     def drain_mailbox(self) -> None:
-        """Take a step even if the mailbox holds only events that change nothing now. Any thread."""
-        if not self.mailbox.is_empty and self._turn.acquire(blocking=False):
-            self._step_and_release()
-            self.act_on_news()
+        """Take a step now, even if the mailbox holds only events that change nothing. Any thread that may wait."""
+        with self._turn:
+            self._step_safely()
 
     @contextmanager
     def paused(self, timeout_s: float = 10.0) -> Iterator[None]:
@@ -194,7 +225,6 @@ class SchedulerLoop:
             yield
         finally:
             self._turn.release()
-            self.act_on_news()
 
     def follow(self, policy: Policy) -> None:
         """Decide by another policy from the next step on. Any thread that may wait and does not have the turn."""
@@ -203,48 +233,62 @@ class SchedulerLoop:
             self.state.follow(make_index(policy))
 
     def stop(self) -> None:
-        """Take the turn for good: no step after this. Tuples that wait stay on their queues."""
-        self._stopped.set()
-        if self.failure is None:  # else the turn is kept already
-            self._turn.acquire()
-
-    @property
-    def is_resting(self) -> bool:
-        """No thread has the turn and nothing is to be read."""
-        return self.mailbox.is_empty and not self._turn.locked()
+        """End ``run``: no step after this. Tuples that wait stay on their queues."""
+        with self._turn:
+            self._is_over = True
+        self._bell.put(None)
 
     # -- a step: everything below runs on the thread that has the turn -------------------------------------------------
 
-    def _step_and_release(self, caller_runs: list[QueuedPlan] | None = None) -> None:
+    def _step_safely(self) -> None:
+        if self._is_over:
+            return
         try:
-            self.step(caller_runs)
+            self.step()
         except Exception as error:  # noqa: BLE001
-            # A policy or the state is broken: nothing may be decided on it any more, so the turn is kept. The thread
-            # that happens to be here (the I/O thread, a worker) is not at fault and goes on.
+            # A policy or the state is broken: nothing may be decided on it any more.
             self.failure = error
+            self._is_over = True
             self._on_failure(error)
-        else:
-            self._turn.release()
 
-    def step(self, caller_runs: list[QueuedPlan] | None = None) -> None:
+    def step(self) -> None:
         """Read the mailbox, then fill the execution queue."""
-        state, apply = self.state, self.state.apply
+        state, mailbox = self.state, self.mailbox
         begun_ns = self.clock_ns()
         now_ns = self.now_ns()
-        for event in self.mailbox.drain():
-            apply(event)
-        while state.outstanding < self.plans_at_most:
+        self._read_mailbox()
+        while not self.is_queue_full:
             plan = self.decide(now_ns)
             if plan is None:
                 break
             decided_ns = self.clock_ns()
-            self.dispatch(plan, caller_runs)
+            self.dispatch(plan)
             self._count_decision(decided_ns - begun_ns)
             begun_ns = self.clock_ns()
             self.storage_ns += begun_ns - decided_ns
-        self.mailbox.has_plan_room = state.outstanding < self.plans_at_most
-        self.mailbox.queues_are_empty = not state.waiting_trains
+        mailbox.has_plan_room = not self.is_queue_full
+        mailbox.refill_after = max(1, state.outstanding // 2)
+        mailbox.queues_are_empty = not state.waiting_trains
         self.decision_ns += self.clock_ns() - begun_ns
+
+    def _read_mailbox(self) -> None:
+        """Apply all events. Read once more after the end of a plan: a train that came for its unit just before the end
+        was applied counted as no news."""
+        apply, mailbox = self.state.apply, self.mailbox
+        while True:
+            events = mailbox.drain()
+            for event in events:
+                apply(event)
+            if mailbox.is_empty or all(type(event) is Enqueued for event in events):
+                return
+
+    @property
+    def is_queue_full(self) -> bool:
+        """Return whether the workers have enough to do until the next step."""
+        state = self.state
+        if state.outstanding < self.plans_at_least:
+            return False
+        return state.outstanding_ns >= self.ahead_ns or state.outstanding >= self.plans_at_most
 
     def decide(self, now_ns: int) -> Plan | None:
         """Ask the policy for a plan."""
@@ -258,8 +302,8 @@ class SchedulerLoop:
             state.apply(Clock(now_ns))
         return self.policy(state, now_ns)
 
-    def dispatch(self, plan: Plan, caller_runs: list[QueuedPlan] | None = None) -> None:
-        """Take the plan's trains, and hand it to the workers or to the caller."""
+    def dispatch(self, plan: Plan) -> None:
+        """Take the plan's trains, and put the plan on the execution queue."""
         observer = self._observer if self._observer is not None and self._observer.waiting else None
         if observer is not None:
             observer.note_decision(plan, self._priority(plan), self._decided_ns)
@@ -267,17 +311,7 @@ class SchedulerLoop:
         claims = self._claims.take(plan, self._decided_ns)
         if observer is not None:
             observer.note_claims(plan, claims, self._decided_ns)
-        work = QueuedPlan(plan, claims)
-        if caller_runs is not None and not caller_runs and self._is_short(work):
-            caller_runs.append(work)
-        else:
-            self.execution_queue.put(work)
-
-    def _is_short(self, work: QueuedPlan) -> bool:
-        """Return whether a plan has few tuples and only boxes that finish at once."""
-        assert work.plan is not None
-        tuples = sum([t.count for claim in work.claims.values() for t in claim.trains])
-        return tuples <= SHORT_TUPLES and all(map(self._prompt.__getitem__, work.plan.boxes))
+        self.execution_queue.put(QueuedPlan(plan, claims))
 
     def _priority(self, plan: Plan) -> Any:
         """Return the key by which the policy chose, if it keeps an order: that of the first box that the plan takes

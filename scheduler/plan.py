@@ -25,7 +25,7 @@ class Plan:
     drop first: tuples at the head of the queue that cannot be in time any more.
     """
 
-    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "traversal", "units")
+    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "traversal", "units", "work_ns")
 
     def __init__(
         self,
@@ -43,7 +43,9 @@ class Plan:
         # Each box once, at its first step: the tuples to take from its queues before the plan starts. The maker of the
         # plan may leave out boxes for which nothing waits.
         self.claims = claims if claims is not None else _first_visits(steps)
-        self.units: tuple[int, ...] | None = None  # held while the plan runs; the state fills this in
+        # The state fills in:
+        self.units: tuple[int, ...] | None = None  # held while the plan runs
+        self.work_ns = 0.0  # expected, for the tuples that were taken
 
     def __repr__(self) -> str:
         dropped = "".join(f" -{n}@{a}" for a, n in self.expired)

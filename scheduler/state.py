@@ -67,6 +67,7 @@ class SchedulerSettings:
     spanner: int = 0  # a superbox spans only the k most urgent boxes of an application; 0: all of them
     grid: int = 20  # parts into which qos_buckets divides losses and slacks
     batch: BatchRule = field(default_factory=BatchRule)
+    idle_fast_path: bool = True  # a few tuples that find the engine at rest need no decision
     seed: int = 0  # of the policy `random`
 
 
@@ -105,6 +106,7 @@ class SchedulerState:
         self.held = [0] * len(self.unit_boxes)  # reasons why a unit may not run: plans under way, blocked outputs
         self.ready: dict[int, None] = {}  # units, in the order in which they became ready
         self.outstanding = 0  # plans dispatched and not finished
+        self.outstanding_ns = 0.0  # the work of these plans, by the statistics
         self.dispatched = 0  # plans since the start
         self.traversed = dict.fromkeys(("min_cost", "min_latency", "min_memory"), 0)  # of these, by traversal
         self.waiting_tuples = 0  # on all arcs to boxes
@@ -112,7 +114,9 @@ class SchedulerState:
         self.memory_short = False
         self.is_plain = self._is_plain()  # a plan for one busy box does not depend on how much waits
         self.index: Index | None = None
+        self._last = Plan(())  # the plan that was dispatched last
         self._consumer = [-1 if arc.box is None else arc.box for arc in network.arcs]
+        self.arc_unit = [-1 if arc.box is None else self.unit_of[arc.box] for arc in network.arcs]  # the unit behind it
         self._units_of_output = [self._feeding_units(output.arc) for output in network.outputs]
         # Plans by the busy boxes of a unit, where a plan depends on nothing else; emptied when the statistics change.
         self.plans: dict[frozenset[int] | int, Plan] = {}
@@ -148,6 +152,8 @@ class SchedulerState:
     def _dispatched(self, plan: Plan) -> None:
         self.outstanding += 1
         self.dispatched += 1
+        self._last = plan
+        plan.work_ns = 0.0
         self.traversed[plan.traversal] += 1
         if self.index is not None:
             self.index.dispatched(plan)
@@ -156,6 +162,7 @@ class SchedulerState:
 
     def _finished(self, plan: Plan) -> None:
         self.outstanding -= 1
+        self.outstanding_ns = self.outstanding_ns - plan.work_ns if self.outstanding else 0.0
         if self.index is not None:
             self.index.finished(plan)
         for unit in plan.units or self._units_of(plan):
@@ -208,6 +215,9 @@ class SchedulerState:
 
     def _claimed(self, a: int, tuples: int, trains: int) -> None:
         index = self.index
+        work_ns = tuples * self.facts.downstream_ns[self._consumer[a]]
+        self._last.work_ns += work_ns
+        self.outstanding_ns += work_ns
         if index is None:
             self._take(a, tuples, trains)
             return

@@ -143,6 +143,7 @@ class SchedulerSection(Section):
     spanner: WholeNumber = Field(default=0, ge=0, le=1_000_000)
     grid: WholeNumber = Field(default=20, ge=1, le=256)
     batch: BatchSection = BatchSection()
+    idle_fast_path: bool = True
 
     @model_validator(mode="after")
     def _has_something_to_span(self) -> SchedulerSection:

@@ -77,7 +77,7 @@ class Readiness:
         loop, now = self._engine.loop, monotonic()
         if loop.failure is not None:
             return f"it has failed: {loop.failure}"
-        turns = loop.steps + loop.idle_turns
+        turns = loop.steps + loop.turns
         if turns != self._turn[0]:
             self._turn = (turns, now)
         waited = now - self._turn[1]

@@ -109,7 +109,7 @@ class Engine:
         self.post = self.loop.post
         self.taps = Taps(network, self._recompile)
         self.deliveries = self._make_deliveries(outlets, recorders, log)
-        self.routes = Routes(self.storage, self._announce, self.loop.act_on_news, self.deliveries)
+        self.routes = Routes(self.storage, self._announce, self.loop.wake, self.deliveries)
         call_limits = CallLimits() if any(node.box.calls_users for node in network.boxes) else None
         self.pool = WorkerPool(
             network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns, self.journeys,
@@ -168,7 +168,7 @@ class Engine:
             spill,
             spillable_arcs(self.network),
             announce=self._announce,
-            wake_scheduler=lambda: self.loop.act_on_news(),
+            wake_scheduler=lambda: self.loop.wake(),
             wake_spiller=self.spiller.wake,
             on_room=self._room_again,
             on_expired=self.shedding.note_expired,

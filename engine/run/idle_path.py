@@ -95,9 +95,11 @@ def idle_paths(
 def idle_plan(state: SchedulerState, stream: Stream) -> tuple[tuple[int, ...], Plan, int] | None:
     """Return a stream's arcs, the plan that every policy returns for a train on them at rest, and its unit.
 
-    None where policies may differ. The simulator calls this too.
+    None where policies may differ, or where the network file switches the path off. The simulator calls this too.
     """
     network, settings = state.network, state.settings
+    if not settings.idle_fast_path:
+        return None
     usual = settings.unit == "superbox" and not settings.spanner and settings.train.kind == "auto"
     if not usual or settings.traversal not in ("min_cost", "auto"):
         return None

@@ -32,8 +32,6 @@ from router.boundary import CODE, TIME, Origin
 from router.dead_letters import DeadLetters, skew_reject
 from router.event_time import EventTime, StreamClock
 from router.routes import Routes
-from scheduler.claims import QueuedPlan
-from scheduler.events import Finished
 from scheduler.loop import SchedulerLoop
 from storage.admission import BatchNumber
 from storage.manager import StorageManager
@@ -131,7 +129,7 @@ class Ingress:
                 self.received[stream] += received
             self._log.submit(stream, train, origin.batch)
             return True
-        self._enter(stream, train, received, None, origin.runs_plans, origin.peer)
+        self._enter(stream, train, received, None, origin.runs_idle_plans, origin.peer)
         if origin.batch is not None:
             self.numbers.commit(stream, (origin.batch,))
         return True
@@ -218,43 +216,26 @@ class Ingress:
     # -- into the network ---------------------------------------------------------------------------------------------
 
     def _enter(
-        self, stream: int, train: Train, received: int, stamp_ns: int | None, runs_plans: bool, peer: str = ""
+        self, stream: int, train: Train, received: int, stamp_ns: int | None, runs_idle_plans: bool, peer: str = ""
     ) -> None:
         """Put a train on the arcs behind its stream, let the scheduler act on it, and deliver what needs no box.
 
         ``received`` tuples are counted here, because no port has counted them. ``stamp_ns`` is the time by which event
         time is judged, None for now.
-
-        With ``runs_plans`` the calling thread runs the plan that follows, if it is short. At two tuples a millisecond
-        each tuple would wake a worker, and the worker would wake the I/O thread: three times the work of the plan.
         """
         if not train.count and train.watermark_ns == NO_WATERMARK:
             return  # a batch of which every tuple was refused
-        idle_path = self._idle_paths[stream] if runs_plans else None
-        own_plans: list[QueuedPlan] | None = [] if runs_plans else None
+        idle_path = self._idle_paths[stream] if runs_idle_plans else None
         try:
             with self._order:
                 self.received[stream] += received
                 to_outputs = self._queue(stream, train, stamp_ns, idle_path, peer)
-            self._loop.act_on_news(own_plans)
+            self._loop.wake()
             for output, part in to_outputs:
                 self._routes.deliver(output, part)
         finally:
             if idle_path is not None:
                 idle_path.run()  # in any case: after ``enter`` this thread has the scheduler's turn
-        if own_plans is not None:
-            if idle_path is not None:
-                self._loop.act_on_news(own_plans)  # on the trains that the plan has put on queues
-            self._run_plans(own_plans)
-
-    def _run_plans(self, plans: list[QueuedPlan]) -> None:
-        """Run these plans on this thread, and the plans that follow from them while those are short."""
-        while plans:
-            plan, claims = plans.pop()
-            assert plan is not None
-            self._pool.run_for_caller(plan, claims)
-            self._loop.mailbox.put(Finished(plan))
-            self._loop.act_on_news(plans)
 
     def _queue(
         self, stream: int, train: Train, stamp_ns: int | None, idle_path: IdlePath | None, peer: str

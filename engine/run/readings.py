@@ -69,6 +69,7 @@ class EngineReadings:
             changes=engine.changes,
             traversal=self._usual_traversal(),
             plans=dict(state.traversed),
+            plans_by={"scheduler": state.dispatched, "idle": loop.idle_plans},
             train=state.settings.train.kind,
             train_scale=state.train_scale,
             train_limit=min(state.auto_tuples, default=0),

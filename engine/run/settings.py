@@ -24,5 +24,6 @@ def scheduler_settings(section: SchedulerSection, seed: int = 0) -> SchedulerSet
             interval_ns=batch.interval_ns,
             step_ns=batch.step_ns,
         ),
+        idle_fast_path=section.idle_fast_path,
         seed=seed,
     )

@@ -27,7 +27,7 @@ from engine.simulate.threads import SimulatedThreads
 from load_shedder.apply.limits import Expiry
 from scheduler.claims import Claim, QueuedPlan
 from scheduler.events import Enqueued, Finished, MissedShares
-from scheduler.loop import SHORT_TUPLES, SchedulerLoop
+from scheduler.loop import AHEAD_NS, SHORT_TUPLES, SchedulerLoop
 from scheduler.plan import Plan
 from scheduler.policies import Policy
 from scheduler.state import SchedulerSettings, SchedulerState
@@ -36,12 +36,12 @@ OUTCOME_EVERY_NS = 100_000_000
 BRIEF_NS = 20_000  # numpy releases the GIL for work that takes longer than about this
 NEVER_NS = 2**62
 SAMPLES_AT_MOST = 256  # of memory over time; past this every other one is dropped
-TRAIN_PUT, PLAN_ENDED, IO_PLAN_ENDED, BEGUN, TUPLES_DONE, LOCK_WANTED = range(6)
+TRAIN_PUT, PLAN_ENDED, BEGUN, TUPLES_DONE, STEP_WANTED, LOCK_WANTED = range(6)
 """Kinds of events, in the order in which they are handled at one moment.
 
-TRAIN_PUT: a plan puts a train on queues. PLAN_ENDED, IO_PLAN_ENDED: a worker or the I/O thread has ended its plan.
-BEGUN: tuples wait already when the run begins. TUPLES_DONE: a worker has done the work on its tuples and needs the GIL
-again. LOCK_WANTED: a worker that was woken needs the GIL to begin a plan."""
+TRAIN_PUT: a plan puts a train on queues. PLAN_ENDED: a worker has ended its plan. BEGUN: tuples wait already when the
+run begins. TUPLES_DONE: a worker has done the work on its tuples and needs the GIL again. STEP_WANTED: the scheduler's
+thread was woken and needs the GIL to take a step. LOCK_WANTED: a worker that was woken needs it to begin a plan."""
 
 
 class ExecutionQueue:
@@ -89,6 +89,9 @@ class Simulation:
             lambda: 0,
             dead_points=self.expiry.points(),
             measured_every_ns=NEVER_NS,  # the statistics stand still
+            ahead_ns=AHEAD_NS
+            if self.threads.has_io
+            else 0,  # where waking costs nothing, decisions are as fresh as can be
         )
         ideal_ns = LoadModel(network).ideal_ns(self.statistics.cost_per_call_ns, self.statistics.cost_per_tuple_ns)
         self.recorders = [
@@ -102,7 +105,8 @@ class Simulation:
         self.came_trains = [0] * len(network.streams)
         self.busy_ns = 0  # of all workers
         self.unit_busy_ns = [0] * len(self.state.unit_boxes)  # of workers with this unit
-        self.caller_ns = 0  # of the I/O thread, on plans
+        self.caller_ns = 0  # of the I/O thread, on the idle fast path
+        self._is_step_due = False  # the scheduler's thread was woken and has not taken its step yet
         self.samples: list[tuple[float, float]] = []  # seconds, and bytes that waited then
         self._sample_ns = OUTCOME_EVERY_NS
         self._tick_ns = start_ns + OUTCOME_EVERY_NS
@@ -178,6 +182,9 @@ class Simulation:
             if kind == LOCK_WANTED:
                 wanting.append(what)
                 continue
+            if kind == STEP_WANTED:
+                self._step_when_locked(what)
+                continue
             if kind == TRAIN_PUT:
                 self._enqueue(*what)
             elif kind == TUPLES_DONE and not self._end_with_lock(*what):
@@ -186,12 +193,9 @@ class Simulation:
                 threads.idle += 1
                 awake += 1
                 self._finish(what if kind == PLAN_ENDED else what[0])
-            elif kind == IO_PLAN_ENDED:
-                by_io = True
-                self._finish(what)
             is_news = True
         if is_news:
-            self._schedule(by_io, awake)
+            self._act_on_news(by_io, awake)
         for since_ns in wanting:  # after the threads that are awake
             self._begin_when_locked(since_ns)
         if by_io:
@@ -219,33 +223,47 @@ class Simulation:
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
-    def _schedule(self, by_io: bool, awake: int) -> None:
-        """Decide, and begin the plans that are decided.
+    def _act_on_news(self, by_io: bool, awake: int) -> None:
+        """Have the workers that have just ended a plan (``awake``) take the next one, and wake the scheduler's thread
+        if it could decide anything. Without the daemon's threads it decides at once."""
+        works, threads = self._queue.works, self.threads
+        while works and awake > 0:
+            awake -= 1
+            self._begin(works.popleft(), threads.lock_free_ns(self.now_ns))
+        if not threads.has_io:
+            self._schedule()
+        elif not self._is_step_due and self.state.ready and not self.loop.is_queue_full:
+            self._is_step_due = True
+            wanted_ns = threads.wake_scheduler(self.now_ns, by_io) + threads.woken_ns(self._number)
+            self._push(wanted_ns, STEP_WANTED, wanted_ns)
 
-        ``by_io``: the I/O thread has the turn and runs a short plan itself. ``awake``: how many workers have just ended
-        a plan and take the next one at once.
-        """
-        state, loop, works, threads = self.state, self.loop, self._queue.works, self.threads
-        here: list[QueuedPlan] | None = [] if by_io else None
+    def _step_when_locked(self, since_ns: int) -> None:
+        """Take a step on the scheduler's thread, which has wanted the GIL since then; or let it sleep again."""
+        if self.threads.must_wait(self.now_ns, since_ns):
+            self._push(self.threads.retry_ns, STEP_WANTED, since_ns)
+            return
+        self._is_step_due = False
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Decide, and begin the plans that are decided or wake workers for them."""
+        loop, works, threads = self.loop, self._queue.works, self.threads
         while True:
-            while works and (awake > 0 or (threads.idle and not threads.has_io)):
-                awake -= 1
+            while works and threads.idle and not threads.has_io:
                 self._begin(works.popleft(), threads.lock_free_ns(self.now_ns))
-            if state.outstanding >= loop.plans_at_most:
+            if loop.is_queue_full:
                 break
             plan = loop.decide(self.now_ns)
             if plan is None:
                 break
-            loop.dispatch(plan, here)
+            loop.dispatch(plan)
         if works and (wanted := min(len(works), threads.idle) - threads.waking) > 0:
-            self._wake(wanted, by_io)
-        if here:  # the workers that were woken do not have the GIL yet
-            self._run_by_io(here[0])
+            self._wake(wanted)
 
-    def _wake(self, workers: int, by_io: bool) -> None:
+    def _wake(self, workers: int) -> None:
         """Wake workers that sleep. Their plans stay on the queue until one of them has the GIL: another worker that
         ends its plan before that takes them."""
-        awake_ns = self.threads.wake(self.now_ns, workers, by_io)
+        awake_ns = self.threads.wake(self.now_ns, workers)
         for _ in range(workers):
             wanted_ns = awake_ns + self.threads.woken_ns(self._number)
             self._push(wanted_ns, LOCK_WANTED, wanted_ns)
@@ -292,16 +310,6 @@ class Simulation:
         self.execution.apply(effects, self.now_ns, late_ns)
         self.busy_ns += late_ns
         return True
-
-    def _run_by_io(self, work: QueuedPlan) -> None:
-        """Run a plan on the I/O thread."""
-        plan, claims = work
-        assert plan is not None
-        begun_ns = self.threads.lock_free_ns(self.now_ns)
-        end_ns = self._execute(plan.boxes, claims, begun_ns).end_ns
-        self.threads.hold_as_io(end_ns)
-        self.caller_ns += end_ns - begun_ns
-        self._push(end_ns, IO_PLAN_ENDED, plan)
 
     def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> PlanTimes:
         return self.execution.run(boxes, claims, begun_ns, self.threads.stretch(self.now_ns))

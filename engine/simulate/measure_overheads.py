@@ -6,12 +6,11 @@ reads of this measurement come at the same pace: after pauses of random length, 
 time. The parts of a read's cost come from the engine's own counters (scheduler, storage, worker: figure 9 of P0) and
 from stamps:
 
-- A read after a pause, and another right behind it. The second is the cost of a read; the first adds the cost of cold
-  caches.
-- A read that leads to a plan for the I/O thread and one for a worker. Its cost above the first kind, beyond a step and
-  a claim, is the cost of waking a worker. When the I/O thread is done it releases the GIL, on which the worker has
-  slept since it was woken. The time from there until the worker runs is the time that any thread takes that has slept.
-  It varies by a factor of ten with the state of the other cores, so it is kept as a sample and not as one figure.
+- A read after a pause, on the idle fast path and to a queue, and another right behind each. The second is the cost of
+  a read. The first adds the cost of cold caches and, to a queue, that of waking the scheduler's thread.
+- When the reading thread is done it releases the GIL, on which the scheduler's thread has slept since it was woken. The
+  time from there until that thread takes its step is the time that any thread takes that has slept. It varies by a
+  factor of ten with the state of the other cores, so it is kept as a sample and not as one figure.
 - A worker that works for two milliseconds, alone and beside such reads. Its delay, relative to the time that the others
   worked, is what threads lose to each other. On two cores that is more than nothing, although only two threads work at
   once.
@@ -21,7 +20,7 @@ Only a box call is measured in a loop, one plan after another: with chains of on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from time import perf_counter_ns, sleep, time_ns
 from typing import NamedTuple
@@ -56,43 +55,41 @@ boxes:
 outputs:
   o: {from: here, qos: {deadline: 50ms, dead: 500ms}}
 """
-HANDED = FILTER.replace("outputs:", "  there: {universal: s, cost: 50us}\noutputs:\n  p: {from: there}")
-"""The I/O thread runs the filter itself and hands the other box to a worker."""
-
-BESIDE = HANDED.replace("boxes:", "  w: {schema: {x: double}}\nboxes:\n  long: {universal: w, cost: 2ms}").replace(
-    "outputs:", "outputs:\n  q: {from: long}"
+BESIDE = FILTER.replace("boxes:", "  w: {schema: {x: double}}\nboxes:\n  long: {universal: w, cost: 2ms}").replace(
+    "outputs:", "  there: {universal: s, cost: 50us}\noutputs:\n  p: {from: there}\n  q: {from: long}"
 )
+QUEUED = SchedulerSettings(idle_fast_path=False)
 
 
-class Read(NamedTuple):
-    """The cost of a read to the thread that brought it, in ns."""
+class QueuedRead(NamedTuple):
+    """The cost of a read to a queue, in ns."""
 
-    all_ns: float  # from its stamp on, without the boxes
-    step_ns: float
+    all_ns: float  # to the thread that brought it, after a pause
+    again_ns: float  # the same for a read right behind it
+    step_ns: float  # to the scheduler's thread
     claim_ns: float
-    plan_ns: float  # without the boxes
+    plan_ns: float  # to the worker, without the box
 
 
 def measure_overheads(plans: int = 2_000, reads: int = 200, policy: str = "qos") -> Overheads:
     """Measure the engine's overhead on this machine, now, under this policy."""
     with half_busy():
         call_ns = max(0.0, (_per_plan(5, plans, policy) - _per_plan(1, plans, policy)) / 4)
-        first, again = _reads(reads, policy, SchedulerSettings(unit="box"))
-        idle_first, idle = _reads(reads, policy)
-        handing, woken_ns = _handed(reads, policy)
-    sharing = _sharing(reads, policy)
+        idle_first_ns, idle_ns = _idle_reads(reads, policy)
+        queued, woken_ns = _queued_reads(reads, policy)
+    cold_ns = max(0.0, idle_first_ns - idle_ns)
     return Overheads(
-        step_ns=again.step_ns,
-        claim_ns=again.claim_ns,
-        plan_ns=max(0.0, again.plan_ns - call_ns),
+        step_ns=queued.step_ns,
+        claim_ns=queued.claim_ns,
+        plan_ns=max(0.0, queued.plan_ns - call_ns),
         call_ns=call_ns,
-        wake_ns=max(0.0, handing.all_ns - first.all_ns - again.step_ns - again.claim_ns),
+        wake_ns=max(0.0, queued.all_ns - queued.again_ns - cold_ns),
         woken_ns=woken_ns,
-        admit_ns=max(1.0, again.all_ns - again.step_ns - again.claim_ns - again.plan_ns),
-        idle_path_ns=max(0.0, idle.all_ns - call_ns),
-        cold_ns=max(0.0, (first.all_ns - again.all_ns + idle_first.all_ns - idle.all_ns) / 2),
+        admit_ns=max(1.0, queued.again_ns),
+        idle_path_ns=max(0.0, idle_ns - call_ns),
+        cold_ns=cold_ns,
         cores=float(cores()),
-        sharing=sharing,
+        sharing=_sharing(reads, policy),
     )
 
 
@@ -115,64 +112,73 @@ def _per_plan(boxes: int, plans: int, policy: str) -> float:
     return float(typical(np.array(lots)))
 
 
-def _reads(reads: int, policy: str, settings: SchedulerSettings | None = None) -> tuple[Read, Read]:
-    """Measure a read whose plan the reading thread runs itself: after a pause, and right behind another."""
-    engine, samples = _engine(read_network(FILTER), policy, settings)
+def _idle_reads(reads: int, policy: str) -> tuple[float, float]:
+    """Return the ns of a read on the idle fast path: after a pause, and right behind another."""
+    engine, samples = _engine(read_network(FILTER), policy, None)
     engine.start()
-    found: list[tuple[Read, Read]] = []
+    found: list[tuple[float, float]] = []
     try:
         for pause_s in _pauses_s(reads):
             sleep(pause_s)
-            found.append((_read(engine, samples), _read(engine, samples)))
+            found.append((_read_ns(engine, samples), _read_ns(engine, samples)))
             wait_until_quiet(engine)
     finally:
         engine.stop()
-    first, again = zip(*found, strict=True)
-    return _typical(first), _typical(again)
+    first_ns, again_ns = typical(np.array(found, np.float64)).tolist()
+    return first_ns, again_ns
 
 
-def _handed(reads: int, policy: str) -> tuple[Read, tuple[float, ...]]:
-    """Measure a read that hands a plan to a worker. Return its cost, and the ns from the release of the GIL until the
-    worker ran: the middle of each tenth of them, because a thread that finds no free core waits ten times as long."""
-    engine, samples = _engine(read_network(HANDED), policy, None)
-    begun_ns, me = [0], get_ident()
+def _queued_reads(reads: int, policy: str) -> tuple[QueuedRead, tuple[float, ...]]:
+    """Measure reads to a queue. Return their cost, and the ns from the release of the GIL until the scheduler's thread
+    took its step: the middle of each tenth of them, because a thread that finds no free core waits ten times as
+    long."""
+    stepped_ns, me = [0], get_ident()
 
-    def begin(boxes: tuple[int, ...]) -> None:
-        if get_ident() != me:
-            begun_ns[0] = perf_counter_ns()
+    def now_ns() -> int:
+        """The scheduler's thread reads the clock first when it takes a step."""
+        if not stepped_ns[0] and get_ident() != me:
+            stepped_ns[0] = perf_counter_ns()
+        return time_ns()
 
-    engine.pool.before_plan = begin
+    engine, samples = _engine(read_network(FILTER), policy, QUEUED, now_ns)
+    loop, here, pool = engine.loop, engine.runtimes[0], engine.pool
     engine.start()
-    found: list[Read] = []
+    found: list[QueuedRead] = []
     woken_ns: list[float] = []
     try:
         for pause_s in _pauses_s(reads):
             sleep(pause_s)
-            found.append(_read(engine, samples))
+            before = loop.decision_ns, loop.storage_ns, sum(pool.busy_ns) - here.cost_ns
+            stepped_ns[0] = 0
+            all_ns, again_ns = _read_ns(engine, samples), _read_ns(engine, samples)
             let_go_ns = perf_counter_ns()
             sleep(TURN_S)
-            if begun_ns[0] > let_go_ns:  # else it had the GIL before: some calls of numpy release it
-                woken_ns.append(begun_ns[0] - let_go_ns)
+            after = loop.decision_ns, loop.storage_ns, sum(pool.busy_ns) - here.cost_ns
+            if stepped_ns[0] > let_go_ns:  # else it had the GIL before: some calls of numpy release it
+                woken_ns.append(stepped_ns[0] - let_go_ns)
+                found.append(QueuedRead(all_ns, again_ns, *(b - a for a, b in zip(before, after, strict=True))))
             wait_until_quiet(engine)
     finally:
         engine.stop()
-    return _typical(found), tuple(np.quantile(woken_ns or [0.0], (np.arange(TENTHS) + 0.5) / TENTHS).tolist())
+    read = QueuedRead(*typical(np.array(found or [QueuedRead(0.0, 0.0, 0.0, 0.0, 0.0)], np.float64)).tolist())
+    return read, tuple(np.quantile(woken_ns or [0.0], (np.arange(TENTHS) + 0.5) / TENTHS).tolist())
 
 
 def _sharing(rounds: int, policy: str) -> float:
     """Measure the share of the time that other threads work which a worker loses to them."""
     engine, samples = _engine(read_network(BESIDE), policy, None)
     runtimes = {runtime.node.name: runtime for runtime in engine.runtimes}
-    long, there = runtimes["long"], runtimes["there"]
+    long, short = runtimes["long"], (runtimes["here"], runtimes["there"])
     engine.start()
     found: list[tuple[float, float, float]] = []
     try:
         for _ in range(rounds):
             alone_ns = long.cost_ns
             _work(engine, samples, [])
-            beside_ns, others_ns = long.cost_ns, there.cost_ns
+            beside_ns, others_ns = long.cost_ns, sum(box.cost_ns for box in short)
             others_ns -= _work(engine, samples, _pauses_s(LONG_READS))
-            found.append((beside_ns - alone_ns, long.cost_ns - beside_ns, there.cost_ns - others_ns))
+            done_ns = sum(box.cost_ns for box in short)
+            found.append((beside_ns - alone_ns, long.cost_ns - beside_ns, done_ns - others_ns))
     finally:
         engine.stop()
     alone_ns, beside_ns, others_ns = typical(np.array(found, np.float64)).tolist()
@@ -195,30 +201,33 @@ def _work(engine: Engine, samples: Samples, pauses_s: Sequence[float]) -> int:
     return kept_ns
 
 
-def _engine(network: Network, policy: str, settings: SchedulerSettings | None) -> tuple[Engine, Samples]:
+def _engine(
+    network: Network, policy: str, settings: SchedulerSettings | None, now_ns: Callable[[], int] = time_ns
+) -> tuple[Engine, Samples]:
     """Build an engine whose outlets record latencies, as every delivery does, and samples to feed it."""
     recorder, samples = LatencyRecorder(QoS()), Samples(network)
     outlets = [lambda train: recorder.record(train.arrival_ns, time_ns())] * len(network.outputs)
-    engine = Engine(network, outlets, workers=2, policy=policy, settings=settings, event_time=samples.event_time())
+    engine = Engine(
+        network,
+        outlets,
+        workers=2,
+        policy=policy,
+        settings=settings,
+        event_time=samples.event_time(),
+        now_ns=now_ns,
+    )
     for stream in network.streams:
         samples.train(stream.number, 1)  # the first train takes long
     return engine, samples
 
 
-def _read(engine: Engine, samples: Samples) -> Read:
-    """Bring one read and measure it."""
-    loop, here = engine.loop, engine.runtimes[0]  # the filter
-    before = loop.decision_ns, loop.storage_ns, engine.pool.caller_ns, here.cost_ns
+def _read_ns(engine: Engine, samples: Samples) -> float:
+    """Bring one read. Return the ns that it took this thread, without the box."""
+    here = engine.runtimes[0]  # the filter
+    box_ns = here.cost_ns
     train = samples.train(0, READ_TUPLES)
     engine.ingress.admit(0, train, SOCKET)
-    all_ns = time_ns() - int(train.arrival_ns[0])
-    after = loop.decision_ns, loop.storage_ns, engine.pool.caller_ns, here.cost_ns
-    step_ns, claim_ns, caller_ns, box_ns = (b - a for a, b in zip(before, after, strict=True))
-    return Read(all_ns - box_ns, step_ns, claim_ns, caller_ns - box_ns)
-
-
-def _typical(reads: Sequence[Read]) -> Read:
-    return Read(*typical(np.array(reads, np.float64)).tolist())
+    return time_ns() - int(train.arrival_ns[0]) - (here.cost_ns - box_ns)
 
 
 def _pauses_s(reads: int) -> list[float]:

@@ -5,10 +5,12 @@
   needs the GIL again. A thread that finds the GIL taken sleeps, is woken when it is released, and may find it taken
   once more: a thread that is awake (the I/O thread with its next read, a worker with its next plan) is there first.
   After ``SWITCH_NS`` Python gives the GIL to the thread that asks.
-- The I/O thread, where there is one (``Overheads.admit_ns``). It takes in one read after the other, takes the
-  scheduler's turn with each, and runs a short plan of prompt boxes itself, or takes the idle fast path where nothing
-  waits and nothing runs (``engine/run/ingress``). With nothing to read it sleeps. The next read wakes it and finds cold
-  caches. A read is stamped when the thread has it, and the GIL: its wait before that is not measured, here or there.
+- The I/O thread, where there is one (``Overheads.admit_ns``). It takes in one read after the other, and takes the idle
+  fast path where nothing waits and nothing runs (``engine/run/idle_path``). With nothing to read it sleeps. The next
+  read wakes it and finds cold caches. A read is stamped when the thread has it, and the GIL: its wait before that is
+  not measured, here or there.
+- The scheduler's thread. It sleeps while there is nothing that it could decide. To wake it costs time, for the thread
+  that wakes it and until it takes its step. The time of the step itself is added to the plan.
 - Workers. To wake one that sleeps costs time, for the thread that wakes it and until the worker runs. A worker that has
   ended a plan takes the next one at once.
 - Cores. Where there are more threads than cores, the threads share them evenly. Threads also slow each other down where
@@ -92,15 +94,21 @@ class SimulatedThreads:
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    def wake(self, now_ns: int, workers: int, by_io: bool) -> int:
-        """Wake workers that sleep. Return when the waking thread is done with it."""
+    def wake(self, now_ns: int, workers: int) -> int:
+        """Wake workers that sleep. Return when the scheduler's thread is done with it."""
         self.waking += workers
-        wake_ns = int(self._overheads.wake_ns * workers)
+        awake_ns = now_ns + int(self._overheads.wake_ns * workers)
+        self.lock_ns = max(self.lock_ns, awake_ns)
+        return awake_ns
+
+    def wake_scheduler(self, now_ns: int, by_io: bool) -> int:
+        """Wake the scheduler's thread. Return when the thread that brought the news (I/O or a worker) goes on."""
+        awake_ns = self.lock_free_ns(now_ns) + int(self._overheads.wake_ns)
         if by_io:
-            self.hold_as_io(self.lock_free_ns(now_ns) + wake_ns)
-            return self.io_ns
-        self.lock_ns = max(self.lock_ns, now_ns + wake_ns)
-        return now_ns + wake_ns
+            self.hold_as_io(awake_ns)
+        else:
+            self.hold_as_worker(awake_ns)
+        return awake_ns
 
     def woken_ns(self, number: int) -> int:
         """Return how long a thread that slept takes until it runs, the ``number``-th time.

@@ -16,6 +16,9 @@ from engine.daemon.daemon import Daemon
 from engine.operators.boxes import box_kinds
 from engine.run.network_file import read_network
 from qos_monitor.conservation import LAWS, breaches, residuals
+from router.boundary import SOCKET
+from scheduler.loop import SchedulerLoop
+from scheduler.plan import Plan
 from scheduler.policies import policies
 from storage.train import Train
 
@@ -32,6 +35,13 @@ outputs:
   alerts: {from: huge, qos: {latency: [[0ms, 1.0], [100ms, 1.0], [60s, 0.0]]}}
   others: {from: split.rest, qos: {deadline: 60s}}
   raw: {from: trades}
+"""
+SINGLE = """
+http: {listen: 127.0.0.1:0}
+engine: {explain: false}  # a probe would take its tuple off the fast path
+streams: {s: {schema: {x: double}}}
+boxes: {f: {filter: s, where: "x > 0"}}
+outputs: {o: {from: f}}
 """
 TRAINS, TUPLES = 40, 500
 LIMIT_S = 30
@@ -162,3 +172,31 @@ def test_a_port_that_leads_nowhere_is_no_place(daemon: Daemon) -> None:
     assert response.status == 404
     assert orjson.loads(response.read())["error"] == "there is no stream, box, arc or output 'split.a'"
     connection.close()
+
+
+@pytest.mark.parametrize("idle_fast_path", [True, False])
+def test_the_scheduler_s_thread_decides_whatever_waits(idle_fast_path: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All plans but those of tuples that find the engine at rest; and each of them goes through the execution queue."""
+    deciders: set[str] = set()
+    dispatch = SchedulerLoop.dispatch
+
+    def by(loop: SchedulerLoop, plan: Plan) -> None:
+        deciders.add(threading.current_thread().name)
+        dispatch(loop, plan)
+
+    monkeypatch.setattr(SchedulerLoop, "dispatch", by)
+    text = f"scheduler: {{idle_fast_path: {str(idle_fast_path).lower()}}}\n{SINGLE}"
+    daemon = Daemon(build_network(text, box_kinds(), {}), version="9.9")
+    daemon.start()
+    try:
+        schema = daemon.network.stream("s").schema
+        for count in (1, 1, 1, 5_000):
+            daemon.ingress.admit(0, Train.from_pylists(schema, {"x": [1.0] * count}, daemon.now_ns()), SOCKET)
+            assert daemon.engine.drain(LIMIT_S)
+        families = {family.name: family for family in parse(get(daemon, "/metrics").decode())}
+        found = {sample.labels["by"]: sample.value for sample in families["aurorad_plans"].samples}
+        ran_by_workers = sum(worker.plans for worker in daemon.engine.readings.workers())
+    finally:
+        daemon.stop()
+    assert found == ({"idle": 3, "scheduler": 1} if idle_fast_path else {"idle": 0, "scheduler": 4})
+    assert deciders == {"scheduler"} and ran_by_workers == found["scheduler"]

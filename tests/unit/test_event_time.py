@@ -181,7 +181,7 @@ def network_of(*, time_field: str | None, timed: bool) -> Network:
 
 def ingress_of(network: Network, storage: StorageManager, event_time: EventTime) -> Ingress:
     """An ingress into a network whose scheduler does nothing."""
-    loop = SimpleNamespace(act_on_news=lambda here=None: None)
+    loop = SimpleNamespace(wake=lambda: None)
     routes = Routes(storage, lambda arcs, train, nbytes: None, lambda: None, [])
     taps = Taps(network, on_change=lambda: None)
     pool: Any = None

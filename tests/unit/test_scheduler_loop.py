@@ -1,14 +1,15 @@
-"""The ways to take the scheduler's turn, one thread at a time."""
+"""The scheduler's loop: what wakes it, how far it fills the execution queue, and who may take its turn."""
 
 from __future__ import annotations
 
 from queue import SimpleQueue
+from threading import Thread
 
 import pytest
 
 from engine.simulate.sketch import SCHEMA, NetworkSketch
 from scheduler.claims import QueuedPlan
-from scheduler.events import Enqueued, Finished
+from scheduler.events import Enqueued, Event, Finished
 from scheduler.loop import SchedulerLoop
 from scheduler.plan import Plan
 from scheduler.policies import policies
@@ -18,11 +19,12 @@ from tests.unit.storage_harness import make_storage
 
 
 class Rig:
-    """A loop over one box whose tests are its only thread."""
+    """A loop over boxes, one a stream, whose tests are its only thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, boxes: int = 1, cost_ns: float = 0.0) -> None:
         sketch = NetworkSketch()
-        sketch.output(sketch.box(sketch.stream()))
+        for _ in range(boxes):
+            sketch.output(sketch.box(sketch.stream(), cost_ns=cost_ns))
         network = sketch.network()
         self.storage = make_storage(len(network.arcs), 2**20)
         self.failures: list[Exception] = []
@@ -32,9 +34,16 @@ class Rig:
             on_failure=self.failures.append,
         )  # fmt: skip
 
-    def put(self) -> None:
+    def put(self, arc: int = 0) -> None:
         train = Train.from_pylists(SCHEMA, {"seq": [1], "value": [0.5]}, 0)
-        self.loop.mailbox.put(Enqueued((0,), 1, 0, 0, self.storage.enqueue((0,), train)))
+        self.loop.mailbox.put(Enqueued((arc,), 1, 0, 0, self.storage.enqueue((arc,), train)))
+
+    def filled(self) -> int:
+        """Put a train before every box, and return how many plans one step dispatches."""
+        for stream in self.loop.state.network.streams:
+            self.put(stream.arcs[0])
+        self.loop.drain_mailbox()
+        return self.queue.qsize()
 
     def taken(self) -> Plan:
         plan = self.queue.get_nowait().plan
@@ -47,17 +56,71 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_the_thread_that_brings_news_acts_on_it(rig: Rig) -> None:
+def test_a_step_reads_the_mailbox_and_fills_the_execution_queue(rig: Rig) -> None:
     rig.put()
-    rig.loop.act_on_news()
+    rig.loop.drain_mailbox()
     assert rig.taken().boxes == (0,) and rig.loop.is_resting
 
 
-def test_news_during_a_pause_is_acted_on_when_the_pause_ends(rig: Rig) -> None:
+def test_the_scheduler_s_thread_is_woken_and_decides(rig: Rig) -> None:
+    thread = Thread(target=rig.loop.run, daemon=True)
+    thread.start()
+    for _ in range(20):
+        rig.put()
+        rig.loop.wake()
+        plan = rig.queue.get(timeout=60).plan
+        assert plan is not None and plan.boxes == (0,)
+        rig.loop.post(Finished(plan))
+    rig.loop.stop()
+    thread.join(60)
+    assert not thread.is_alive() and rig.loop.steps == 20
+
+
+def test_a_train_for_a_unit_that_runs_is_no_news_until_its_plan_ends(rig: Rig) -> None:
+    rig.put()
+    rig.loop.drain_mailbox()
+    rig.put()
+    assert not rig.loop.mailbox.has_news, "its box is in use"
+    rig.loop.mailbox.put(Finished(rig.taken()))
+    assert rig.loop.mailbox.has_news
+    rig.loop.drain_mailbox()
+    assert rig.taken().boxes == (0,)
+
+
+def test_a_train_that_came_while_the_end_of_a_plan_was_read_is_not_left_behind(rig: Rig) -> None:
+    """The train counts as no news, because its unit is in use, and then the step frees the unit."""
+    rig.put()
+    rig.loop.drain_mailbox()
+    rig.loop.mailbox.put(Finished(rig.taken()))
+    apply = rig.loop.state.apply
+
+    def and_a_train(event: Event) -> None:
+        if isinstance(event, Finished):
+            rig.put()
+        apply(event)
+
+    rig.loop.state.apply = and_a_train  # type: ignore[method-assign]
+    rig.loop.drain_mailbox()
+    assert rig.taken().boxes == (0,)
+
+
+def test_the_queue_is_filled_ahead_by_work_and_again_when_half_has_ended() -> None:
+    """Plans of 0.2 ms each: 1 ms of work takes five of them, plans of 2 ms leave it at two."""
+    assert [Rig(boxes=10, cost_ns=cost_ns).filled() for cost_ns in (200_000.0, 2e6, 0.0)] == [5, 2, 8]
+    rig = Rig(boxes=10, cost_ns=200_000.0)
+    rig.filled()
+    assert not rig.loop.mailbox.has_news
+    rig.loop.mailbox.put(Finished(rig.taken()))
+    assert not rig.loop.mailbox.has_news, "four plans are left"
+    rig.loop.mailbox.put(Finished(rig.taken()))
+    assert rig.loop.mailbox.has_news
+
+
+def test_nothing_is_decided_during_a_pause(rig: Rig) -> None:
     with rig.loop.paused():
         rig.put()
-        rig.loop.act_on_news()
-        assert rig.queue.empty() and not rig.loop.is_resting
+        assert not rig.loop.acquire_if_idle(0) and not rig.loop.is_resting
+    rig.loop.drain_mailbox()
     assert rig.taken().boxes == (0,)
 
 
@@ -68,9 +131,9 @@ def test_a_thread_that_cannot_have_the_turn_in_time_says_so(rig: Rig) -> None:
 
 def test_the_end_of_a_plan_is_left_in_the_mailbox_while_all_queues_are_empty(rig: Rig) -> None:
     rig.put()
-    rig.loop.act_on_news()
+    rig.loop.drain_mailbox()
     rig.loop.post(Finished(rig.taken()))
-    assert rig.loop.state.outstanding == 1, "nothing could be decided on it"
+    assert not rig.loop.mailbox.has_news and rig.loop.state.outstanding == 1, "nothing could be decided on it"
     rig.loop.drain_mailbox()
     assert rig.loop.state.outstanding == 0 and rig.loop.is_resting
 
@@ -79,21 +142,19 @@ def test_an_idle_scheduler_lends_its_turn_and_gets_it_back(rig: Rig) -> None:
     assert rig.loop.acquire_if_idle(0)
     assert not rig.loop.acquire_if_idle(0)
     rig.put()
-    rig.loop.act_on_news()
-    assert rig.queue.empty(), "the turn is taken"
     rig.loop.release()
     assert not rig.loop.acquire_if_idle(0), "a train waits"
-    rig.loop.act_on_news()
-    assert rig.taken().boxes == (0,)
+    rig.loop.drain_mailbox()
+    assert rig.taken().boxes == (0,) and rig.loop.idle_plans == 1
 
 
-def test_a_broken_policy_keeps_the_turn_for_good(rig: Rig) -> None:
+def test_a_broken_policy_decides_nothing_any_more(rig: Rig) -> None:
     rig.loop.follow(lambda state, now_ns: 1 / 0)  # type: ignore[arg-type, return-value]
-    rig.put()
-    rig.loop.act_on_news()
-    assert [type(f) for f in rig.failures] == [ZeroDivisionError] and not rig.loop.is_resting
-    rig.put()
-    rig.loop.act_on_news()
+    for _ in range(2):
+        rig.put()
+        rig.loop.drain_mailbox()
+        assert [type(f) for f in rig.failures] == [ZeroDivisionError] and not rig.loop.is_resting
+    assert not rig.loop.acquire_if_idle(0)
     rig.loop.stop()
     assert rig.queue.empty() and len(rig.failures) == 1
 
@@ -101,5 +162,5 @@ def test_a_broken_policy_keeps_the_turn_for_good(rig: Rig) -> None:
 def test_nothing_is_decided_after_the_stop(rig: Rig) -> None:
     rig.loop.stop()
     rig.put()
-    rig.loop.act_on_news()
-    assert rig.queue.empty()
+    rig.loop.drain_mailbox()
+    assert rig.queue.empty() and not rig.loop.acquire_if_idle(0)

@@ -64,7 +64,7 @@ class TupleServer(Simulation):
         super().__init__(
             network, policy, trains, statistics=statistics, settings=SchedulerSettings(unit="tuple"), overheads=FREE
         )
-        self.loop.plans_at_most = 1
+        self.loop.plans_at_least = 1
         self.execution.is_counted = True  # costs are random, so the cost of a plan cannot be computed beforehand
         self.execution.tuple_ns = DrawnCosts([c * UNIT_NS for c in costs], variation, seed=len(network.boxes))
         self.times: list[list[tuple[int, int]]] = [[] for _ in network.outputs]

@@ -209,7 +209,7 @@ def run(setup: DeadlineSetup) -> DeadlineResult:
         settings=SchedulerSettings(train=TrainRule("all"), batch=rule(setup)),
         overheads=Overheads(step_ns(setup), 0.0, 0.0, 0.0),
     )
-    simulation.loop.plans_at_most = 1
+    simulation.loop.plans_at_least = 1
     simulation.run(int((setup.duration_s + LONGEST_S) * SECOND))
     came = simulation.arrived - simulation.came_tuples[-1]  # without the ticks of the clock stream
     totals = simulation.totals
