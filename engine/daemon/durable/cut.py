@@ -21,6 +21,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from catalog.network import Arc, BoxNode
+from engine.operators.boxes.base import BoxParameters
 from engine.run.core import Engine
 from engine.run.runtime import BoxRuntime
 from storage.checkpoint import CheckpointPart
@@ -122,9 +123,15 @@ def _given(states: list[list[Bytes] | None], box: int) -> Callable[[], Sequence[
 def fingerprint(node: BoxNode) -> str:
     """Return a text that is equal for boxes that can take over each other's state."""
     parameters = node.box.parameters
-    text = parameters.model_dump_json() if hasattr(parameters, "model_dump_json") else repr(parameters)
+    text = _parameters_text(parameters) if isinstance(parameters, BoxParameters) else repr(parameters)
     schemas = "|".join(map(str, (*node.in_schemas, *node.out_schemas)))
     return blake2b(f"{node.kind}|{text}|{schemas}".encode(), digest_size=12).hexdigest()
+
+
+def _parameters_text(parameters: BoxParameters) -> str:
+    fields = type(parameters).model_fields
+    unused = {name for name in parameters.added if getattr(parameters, name) == fields[name].default}
+    return parameters.model_dump_json(exclude=unused)
 
 
 def runtime_data(runtime: BoxRuntime) -> dict[str, Any]:

@@ -48,6 +48,10 @@ class BoxParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
+    # Parameters that came after 0.2.0. While such a parameter has its default, the state in a checkpoint of an earlier
+    # version still fits the box.
+    added: ClassVar[frozenset[str]] = frozenset()
+
 
 class Tally:
     """What happened to the tuples that a box took and did not emit. Written by the worker that runs the box."""
@@ -85,18 +89,19 @@ class Box(ABC):
     parameters_model: ClassVar[type[BoxParameters]]
     min_inputs: ClassVar[int] = 1
     max_inputs: ClassVar[int] = 1
+    # Those below without ClassVar may also depend on the parameters: the constructor then sets them.
     typical_cost_ns: ClassVar[tuple[float, float]] = (20_000.0, 20.0)  # of a call and a tuple: the first guess
     is_selective: ClassVar[bool] = False  # drops some of its tuples: only data or ``selectivity`` can tell how many
-    row_wise: ClassVar[bool] = True  # in = out + filtered + dead; if False: in = absorbed + late + dead
+    row_wise: bool = True  # in = out + filtered + dead; if False: in = absorbed + late + dead
     # A call with at most 128 tuples (``scheduler/loop.SHORT_TUPLES``) always ends within about 30 us, whatever its
     # parameters and its state are: the I/O thread may run it, and reads no socket meanwhile. So it calls no code of
     # users, does no I/O, and has no state from which one tuple may free many.
-    is_prompt: ClassVar[bool] = False
+    is_prompt: bool = False
     merges_inputs: ClassVar[bool] = False  # treats all inputs alike: one call may take the trains of all
-    needs_time: ClassVar[bool] = False  # needs watermarks: ``advance`` is called when they move
+    needs_time: bool = False  # needs watermarks: ``advance`` is called when they move
     # About rows (``keeps`` is about values): every tuple that comes in leaves again, once, with its event time. The
     # tuples that a window behind the box lacks are then known exactly, else estimated (``load_shedder/record/book``).
-    keeps_rows: ClassVar[bool] = False
+    keeps_rows: bool = False
     dead_because: ClassVar[str] = ""  # why the box cannot process a tuple, where it keeps no ``dead_rows``
     needs_clock: ClassVar[bool] = False  # ``tick`` is called about ten times a second, tuples or not
     # Calls code of users, which may never return: ``limit_calls`` gives the state the time limits by which to call it.

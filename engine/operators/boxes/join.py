@@ -1,6 +1,7 @@
 """join: pair the tuples of two inputs that are close in time and meet a condition.
 
     paired: {join: [nyse, arca], on: "l.symbol = r.symbol and l.price > r.price", within: 100ms}
+    ordered: {join: [nyse, arca], on: "l.symbol = r.symbol", within: 100ms, order: time}
     priced: {join: [trades, quotes], on: "l.symbol = r.symbol", asof: true, within: 5s}
 
 `l.` names a field of the first input, `r.` of the second. Equalities between the two sides are looked up; every other
@@ -15,9 +16,13 @@ the band matches.
   limits how long before. The result waits until the watermark has passed the left tuple, because a later right tuple
   may still come. The type is inner or left.
 
-A pair comes out as soon as both tuples are there, so results are not in the order of event time: a tuple without a
-partner comes out behind later pairs. The watermark of the result says what may still come; no result is below it. A
-`bsort` behind the join waits for it. Tuples below the watermark are late: they are counted and not joined.
+- `order: time`: both inputs are read in the order of event time, whichever is faster. A tuple waits until the watermark
+  has passed it on both sides. Pairs come out in the order of their later tuple. Only for inner joins; the results of
+  an as-of join are in the order of the left tuples anyway.
+
+Without `order` a pair comes out as soon as both tuples are there, so results are not in the order of event time: a
+tuple without a partner comes out behind later pairs. The watermark of the result says what may still come; no result is
+below it. A `bsort` behind the join waits for it. Tuples below the watermark are late: they are counted and not joined.
 
 Result: all fields of the left input, then all of the right, under their names, or `l_x` and `r_x` where both have an
 `x`; or the fields of `select`. A result has the later arrival of its two tuples. Its event time is that of the left
@@ -27,14 +32,17 @@ result of a full join has none.
 Cost: about 150 ns a tuple, and it does not grow with the number of keys. State: the tuples of both inputs whose band is
 still open. An as-of join without `within` keeps the last right tuple of every key for ever.
 
-Refused: a join without `within` that is not as-of; for an as-of join the types right and full, an `after` in `within`,
-and conditions other than equalities; an input that has lost its event time.
+Refused: a join without `within` that is not as-of; `order: time` for the types left, right and full; for an as-of join
+the types right and full, an `after` in `within`, and conditions other than equalities; an input that has lost its event
+time.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field as Parameter
 
 from catalog.errors import BindError, BindErrors
@@ -46,11 +54,13 @@ from engine.operators.joins.on import LEFT, RIGHT, Band, Within, combined, parse
 from engine.operators.joins.pairs import MAX_PAIRS, Pairs, Selection, blocks
 from engine.operators.joins.side import Side
 from engine.operators.state.columns import Numbers
-from engine.operators.state.time_index import Chunk, Needles, clamped, shifted
-from storage.train import NO_WATERMARK, Train
+from engine.operators.state.time_index import MAX_NS, Chunk, Needles, clamped, shifted
+from storage.train import END_WATERMARK, NO_WATERMARK, Train
 
 
 class JoinParameters(BoxParameters):
+    added: ClassVar[frozenset[str]] = frozenset({"order"})
+
     on: str | None = Parameter(default=None, description="boolean SQL expression over l.field and r.field")
     within: Within = Parameter(
         default=None, description="how far apart in event time: 100ms, or {before: 1s, after: 0s}; required unless asof"
@@ -59,6 +69,9 @@ class JoinParameters(BoxParameters):
         default="inner", description="which tuples come out without a partner: none, those of one side, or of both"
     )
     asof: bool = Parameter(default=False, description="pair each left tuple with the latest right one")
+    order: Literal["time"] | None = Parameter(
+        default=None, description="time: wait for the slower input and emit pairs in the order of event time"
+    )
     select: dict[str, str] = Parameter(
         default_factory=dict, description="fields of the result, each with its SQL expression; without it all fields"
     )
@@ -98,12 +111,16 @@ class Join(Box):
         self._key_types = condition.types
         self._pairs = Pairs(selection, condition.residual)
         self._band = p.within or Band(2**63 - 1, 0)
+        self._is_ordered = p.order is not None and not p.asof
         self._set_time(times, selection)
         return (selection.schema,)
 
     def _check(self, p: JoinParameters) -> None:
         if p.within is None and not p.asof:
             raise BindError("a join needs within: how far apart in time two tuples may be", ("within",))
+        if p.order is not None and p.type != "inner" and not p.asof:
+            message = f"order: time is for inner joins: in a {p.type} join a tuple without a partner comes out late"
+            raise BindError(message, ("order",))
         if p.asof and p.type not in ("inner", "left"):
             raise BindError(
                 "an as-of join must be of type inner or left: it looks for the partner of each left tuple", ("type",)
@@ -153,7 +170,7 @@ class Join(Box):
         return clamped(watermark_ns - self._delay_ns)
 
     def new_state(self) -> JoinState:
-        state = JoinState(self._sides, self._key_types)
+        state = JoinState(self._sides, self._key_types, is_ordered=self._is_ordered)
         if self.parameters.asof:
             state.sides[1].index.latest_only_ns = NO_WATERMARK
         return state
@@ -164,31 +181,51 @@ class Join(Box):
         train = state.absorb(port, train, tally)
         if not train.count:
             return
+        if state.waiting is not None:
+            state.waiting.put(port, train)
+            return
+        for left, right in self._take(state, port, train, tally):
+            self._emit(state, left, right, emit, tally)
+        state.forget_keys()
+
+    def _take(self, state: JoinState, port: int, train: Train, tally: Tally) -> Iterator[tuple[Numbers, Numbers]]:
+        """Keep new tuples of one side. Yield their pairs with the tuples that the other side holds, in blocks."""
         held = state.sides[port]
         chunk = held.take(train, state.keys)
         if not self.parameters.asof:
-            self._join(state, port, chunk, emit, tally)
+            yield from self._matches(state, port, chunk, tally)
         held.index.insert(chunk)
-        state.forget_keys()
 
-    def _join(self, state: JoinState, port: int, chunk: Chunk, emit: Emit, tally: Tally) -> None:
-        """Pair new rows of one side with the rows that the other side holds."""
+    def _matches(self, state: JoinState, port: int, chunk: Chunk, tally: Tally) -> Iterator[tuple[Numbers, Numbers]]:
         band = self._band
         below, above = (band.before_ns, band.after_ns) if port == 0 else (band.after_ns, band.before_ns)
         needles = Needles(chunk, shifted(chunk.times, -below), shifted(chunk.times, above))
         mine, others = state.sides[1 - port].index.band(needles)
-        left, right = (mine, others) if port == 0 else (others, mine)
-        for some_left, some_right in blocks(left, right):
-            self._emit_matching(state, some_left, some_right, emit, tally)
+        for left, right in blocks(*((mine, others) if port == 0 else (others, mine))):
+            left, right, errors = self._pairs.matching(state.sides, left, right)
+            tally.null_errors += errors
+            for side, rows in enumerate((left, right)):
+                if self._outer[side]:
+                    state.sides[side].store.flags[rows] = True
+            if left.shape[0]:
+                yield left, right
 
-    def _emit_matching(self, state: JoinState, left: Numbers, right: Numbers, emit: Emit, tally: Tally) -> None:
-        left, right, errors = self._pairs.matching(state.sides, left, right)
-        tally.null_errors += errors
-        for side, rows in enumerate((left, right)):
-            if self._outer[side]:
-                state.sides[side].store.flags[rows] = True
-        if left.shape[0]:
-            self._emit(state, left, right, emit, tally)
+    def _join_in_order(self, state: JoinState, watermark_ns: int, emit: Emit, tally: Tally) -> None:
+        """Join the tuples that the watermark has passed on both sides. Their pairs leave in the order of the later
+        tuple; the earlier pairs have left before."""
+        assert state.waiting is not None
+        horizon_ns = MAX_NS if watermark_ns >= END_WATERMARK else watermark_ns
+        found: list[tuple[Numbers, Numbers]] = []
+        for port, train, _ in state.waiting.release(horizon_ns):
+            found += self._take(state, port, train, tally)
+        if found:
+            left, right = (np.concatenate(rows) for rows in zip(*found, strict=True))
+            later = np.maximum(state.sides[0].times_of(left), state.sides[1].times_of(right))
+            # Rows are numbered in the order of time, so of equal times the older partner comes first.
+            order = np.lexsort((right, left, later))
+            for some_left, some_right in blocks(left.take(order), right.take(order)):
+                self._emit(state, some_left, some_right, emit, tally)
+        state.forget_keys()
 
     def _emit(self, state: JoinState, left: Numbers | None, right: Numbers | None, emit: Emit, tally: Tally) -> None:
         train, errors = self._pairs.train(state.sides, left, right)
@@ -198,6 +235,8 @@ class Join(Box):
     # -- time moves --------------------------------------------------------------------------------------------------
 
     def advance(self, state: JoinState, watermark_ns: int, emit: Emit, tally: Tally) -> None:
+        if state.waiting is not None:
+            self._join_in_order(state, watermark_ns, emit, tally)
         state.watermark_ns = watermark_ns
         if self.parameters.asof:
             self._advance_asof(state, watermark_ns, emit, tally)
@@ -238,12 +277,13 @@ class Join(Box):
     # -- the state ---------------------------------------------------------------------------------------------------
 
     def waits_for_time(self) -> bool:
-        return bool(self.parameters.asof) or any(self._outer)
+        return bool(self.parameters.asof) or any(self._outer) or self._is_ordered
 
     def held_tuples(self, state: JoinState) -> int:
         """Count the tuples that wait for a partner. In an as-of join the right ones are answers and wait for none."""
         left, right = state.sides
-        return left.index.live + (0 if self.parameters.asof else right.index.live)
+        waiting = 0 if state.waiting is None else state.waiting.tuples
+        return waiting + left.index.live + (0 if self.parameters.asof else right.index.live)
 
     def state_nbytes(self, state: JoinState) -> int:
         return state.nbytes

@@ -10,7 +10,9 @@ import numpy as np
 from catalog.schema import Type
 from engine.operators.boxes.base import Tally
 from engine.operators.joins.side import Side
+from engine.operators.state.columns import Numbers
 from engine.operators.state.keys import KeyTable, key_table
+from engine.operators.state.ordered_inputs import OrderedInputs
 from engine.operators.state.plain import pack, unpack
 from engine.operators.state.time_index import Chunk
 from engine.operators.state.timed_rows import TimedRows
@@ -32,6 +34,10 @@ class HeldSide(TimedRows):
         numbers = keys.numbers(self.side.key_of(train), train.count)
         return Chunk(times, self.store.append(train), numbers)
 
+    def times_of(self, rows: Numbers) -> Numbers:
+        """Return the event times of stored rows."""
+        return self.side.times(self.store.train(rows))
+
     def snapshot(self) -> dict[str, Any]:
         rows = self.index.rows()
         return {"rows": pack(self.store.train(rows)), "flags": self.store.flags.take(rows)}
@@ -47,16 +53,19 @@ class HeldSide(TimedRows):
 class JoinState:
     """Left and right. A key with a NULL matches nothing. Owned by the worker that runs the box."""
 
-    __slots__ = ("keys", "sides", "watermark_ns")
+    __slots__ = ("keys", "sides", "waiting", "watermark_ns")
 
-    def __init__(self, sides: tuple[Side, Side], key_types: Sequence[Type]) -> None:
+    def __init__(self, sides: tuple[Side, Side], key_types: Sequence[Type], *, is_ordered: bool = False) -> None:
         self.keys = key_table(key_types, null_is_key=False)
         self.sides = (HeldSide(sides[0]), HeldSide(sides[1]))
         self.watermark_ns = NO_WATERMARK
+        # Tuples that are not joined yet because an older one may come on the other side.
+        self.waiting = OrderedInputs([(side.schema, side.time_column) for side in sides]) if is_ordered else None
 
     @property
     def nbytes(self) -> int:
-        return self.keys.nbytes + sum(held.nbytes for held in self.sides)
+        waiting = 0 if self.waiting is None else self.waiting.nbytes
+        return waiting + self.keys.nbytes + sum(held.nbytes for held in self.sides)
 
     def absorb(self, port: int, train: Train, tally: Tally) -> Train:
         """Return the tuples that are not late, with the fields that are kept, and count both kinds."""
@@ -84,9 +93,12 @@ class JoinState:
                 held.index.renumber_keys(remap)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"watermark_ns": self.watermark_ns, "sides": [held.snapshot() for held in self.sides]}
+        waiting = {} if self.waiting is None else {"waiting": self.waiting.snapshot()}
+        return {"watermark_ns": self.watermark_ns, "sides": [held.snapshot() for held in self.sides], **waiting}
 
     def restore(self, data: dict[str, Any]) -> None:
         self.watermark_ns = int(data["watermark_ns"])
         for held, side in zip(self.sides, data["sides"], strict=True):
             held.restore(side, self.keys)
+        if self.waiting is not None:
+            self.waiting.restore(data["waiting"])
