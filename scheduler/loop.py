@@ -121,7 +121,7 @@ class SchedulerLoop:
         self.measured_every_ns = measured_every_ns
         self.steps = 0
         self.idle_plans = 0  # of these, on the idle fast path
-        self.turns = 0  # of the scheduler's own thread: they show that it is alive and that the turn is free now and then
+        self.turns = 0  # of the scheduler's own thread: they show that it is alive
         self.decision_ns = 0  # in the policy and the state
         self.decision_counts = [0] * (len(DECISION_BOUNDS_NS) + 1)
         self.storage_ns = 0  # in taking trains
