@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from catalog.config.section import Format, Section
+from catalog.config.section import Format, NanForm, Section
 from catalog.config.units import PositiveSize
 from catalog.config.words import RefusedValueError, did_you_mean
 
@@ -73,6 +73,7 @@ class FileSink(Section):
     mode: Literal["append", "replace"] = "append"
     buffer_bytes: PositiveSize = Field(default=16 * 1024**2, alias="buffer")
     timestamps: Literal["iso", "ns", "us", "ms", "s"] = "iso"
+    nan: NanForm = "null"
 
     @model_validator(mode="after")
     def _has_a_format(self) -> FileSink:
@@ -88,6 +89,7 @@ class StdoutSink(Section):
     stdout: Annotated[str, AfterValidator(_check_shown)]
     buffer_bytes: PositiveSize = Field(default=4 * 1024**2, alias="buffer")
     timestamps: Literal["iso", "ns", "us", "ms", "s"] = "iso"
+    nan: NanForm = "null"
 
     @property
     def codec(self) -> str:

@@ -25,7 +25,7 @@ from pydantic import (
 
 from catalog.config.files import FileSink, FileSource, StdinSource, StdoutSink
 from catalog.config.qos import QoSModel
-from catalog.config.section import Format, Section
+from catalog.config.section import Format, NanForm, Section
 from catalog.config.units import (
     Address,
     Cost,
@@ -205,18 +205,13 @@ class SparkSource(Section):
         return self
 
 
-def _null_word(value: object) -> object:
-    """Return the word null for YAML's null: ``nan: null`` means it."""
-    return "null" if value is None else value
-
-
 class TcpSink(Section):
     tcp: Listen
     format: Format = "ndjson"
     buffer_bytes: PositiveSize = Field(default=8 * 1024**2, alias="buffer")
     when_slow: Literal["drop", "block", "disconnect"] = "drop"
     timestamps: Literal["iso", "ns", "us", "ms", "s"] = "iso"
-    nan: Annotated[Literal["null", "string"], BeforeValidator(_null_word)] = "null"
+    nan: NanForm = "null"
 
 
 class SparkSink(Section):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from catalog.config.words import RefusedValueError, did_you_mean
 
@@ -18,6 +18,15 @@ def _check_format(value: str, info: ValidationInfo) -> str:
 
 
 Format = Annotated[str, AfterValidator(_check_format)]
+
+
+def _null_word(value: object) -> object:
+    """Return the word null for YAML's null: ``nan: null`` means it."""
+    return "null" if value is None else value
+
+
+NanForm = Annotated[Literal["null", "string"], BeforeValidator(_null_word)]
+"""How a format of text writes NaN and infinite values."""
 
 
 class Section(BaseModel):

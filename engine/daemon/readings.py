@@ -102,7 +102,7 @@ class DaemonReadings:
             self._recorders[number].reading(now_ns),
             outlet.readings(),
             cost_ns=delivery.cost_ns,
-            not_finite=outlet.not_finite,
+            not_finite=outlet.not_finite + self._files.not_finite(number),
         )
 
     def _whole(self, now_ns: int) -> EngineReading:

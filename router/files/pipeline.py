@@ -168,6 +168,11 @@ class FilePipeline:
         """Tuples that wait for a slow target."""
         return sum(writer.pending for writer in self.writers.values())
 
+    def not_finite(self, output: int) -> int:
+        """Return how many NaN and infinite values of an output were written without a number for them."""
+        writer = self.writers.get(output)
+        return 0 if writer is None else writer.not_finite
+
     def sink_readings(self) -> list[SinkReading]:
         return [writer.reading() for writer in self.writers.values()]
 
@@ -176,8 +181,8 @@ def _make_encoder(output: Output, sink: FileSink | StdoutSink) -> Encoder:
     if sink.codec == "table":
         from router.files.table import TableEncoder
 
-        return TableEncoder(output.schema, sink.timestamps)
-    return CODECS[sink.codec].encoder(output.schema, sink.timestamps)
+        return TableEncoder(output.schema, sink.timestamps, sink.nan)
+    return CODECS[sink.codec].encoder(output.schema, sink.timestamps, sink.nan)
 
 
 def _make_target(sink: FileSink | StdoutSink, marks: SinkMarks) -> FileTarget | StdoutTarget:

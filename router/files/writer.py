@@ -237,6 +237,10 @@ class FileWriter:
     def pending(self) -> int:
         return self._feed.rows
 
+    @property
+    def not_finite(self) -> int:
+        return self._encoder.not_finite
+
     def reading(self) -> SinkReading:
         pending = self.pending
         return SinkReading(
