@@ -4,7 +4,8 @@ it.
 **In.**
 1. The I/O thread reads bytes from a socket (``router/server``, ``router/connection``). A codec (``router/codecs``)
    makes a train of them, stamped once with its time of arrival. It refuses a bad line, and the good lines around it go
-   on. Rows from Spark come by ``router/spark/daemon`` on threads of their own.
+   on. Rows from Spark (``router/spark/daemon``) and from files and standard input (``router/files``) come on threads
+   of their own.
 2. ``Ingress.admit`` (``engine/run/ingress``) is the one door in. It shows the train to taps, counts it and, where
    there is a data_dir, hands it to the log. A train that is on disk comes back by ``Ingress.enter_logged``. Then both
    set the stream's event time, drop what the shed plan drops, and put the train on the arcs behind its stream: the

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from catalog.catalog import Epoch
+from catalog.config.models import FileSource, StdinSource
 from catalog.load_verdict import LoadVerdict
 from catalog.loss import ValueCells
 from catalog.readings import OverloadReading
@@ -48,6 +49,8 @@ class OverloadControl(Generic[Sample]):
         self.spent_ns = 0  # deciding, since the start
         self.values: Mapping[int, ValueCells] = {}  # as of the last tick
         self._outputs = epoch.network.outputs
+        sources = [stream.source for stream in epoch.network.streams]
+        self._can_all_wait = all(isinstance(source, FileSource | StdinSource) for source in sources)  # for room
         self._judge = judge
         self._apply = apply
         self._values = values
@@ -103,7 +106,8 @@ class OverloadControl(Generic[Sample]):
             log.log(logging.WARNING if plan.drops else logging.INFO, "%s", plan.why)
             self._log_unread(plan, read)
         verdict = self.verdict
-        if verdict.state == "overloaded" and before.state != "overloaded" and not self.shedder.places:
+        begins = verdict.state == "overloaded" and before.state != "overloaded"
+        if begins and not self.shedder.places and not self._can_all_wait:
             log.warning("load %.0f%% of capacity, and no stream may be shed: tuples wait", 100 * verdict.load_ratio)
         road_map, control = self.shedder.road_map, self.shedder.control
         lacks = road_map is not None and control.lacks > 0.001

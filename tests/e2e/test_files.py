@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -206,6 +207,29 @@ def test_kill_9_in_the_middle_loses_and_repeats_nothing(tmp_path: Path) -> None:
         process.wait()
     assert run(tmp_path).returncode == 0
     assert values(out) == list(range(count))
+
+
+def test_an_output_waits_while_its_file_cannot_grow(tmp_path: Path) -> None:
+    """The file ends with a whole line meanwhile, and every row is there once it can grow again."""
+    source, sink = tmp_path / "in.ndjson", tmp_path / "out.ndjson"
+    write(source, rows(20_000))
+    [port] = free_ports(1)
+    text = f"streams: {{s: {{schema: {{v: int}}, source: {{file: {source}, follow: true}}}}}}\n"
+    text += f"outputs: {{out: {{from: s, sink: {{file: {sink}}}}}}}\n"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # the daemon inherits it
+    try:
+        with running(tmp_path, text, port) as daemon:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            wait_for(lambda: "the output waits" in daemon.log_path.read_text(), "the file is full")
+            assert sink.read_bytes()[-1:] in (b"", b"\n")
+            assert daemon.stats()["sinks"][0]["buffered"] > 0
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, limits)
+            wait_for(lambda: sink.read_bytes().count(b"\n") == 20_000, "every row is there")
+            assert values(sink) == list(range(20_000))
+            assert daemon.end() == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_files_are_not_shared(tmp_path: Path) -> None:
