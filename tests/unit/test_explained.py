@@ -17,7 +17,7 @@ DROP = {
 }  # fmt: skip
 PLAN = {
     "plan": 104, "level": 0.28, "since_ns": 10**18, "until_ns": None, "drops": [DROP],
-    "load_ns": 2.4e9, "saved_ns": 0.8e9, "capacity_ns": 1.6e9,
+    "load_ns": 2.4e9, "saved_ns": 0.8e9, "capacity_ns": 1.6e9, "loss": 0.01,
     "dropped": [{"arc": "trades->venues", "reason": "shed", "tuples": 39}],
     "why": "load 150% of capacity: drops 28% of trades->venues, for 0.010 of utility",
 }  # fmt: skip
@@ -48,7 +48,7 @@ def test_drops_are_explained_in_words_and_shares_of_capacity() -> None:
     text = " ".join(drawn(140, *draw_drops(DROPS)).split())
     assert (
         "Now the load is 150% of capacity. The plan drops 28% of the tuples on trades->venues (at random), "
-        "which saves 50% and costs 0.010 utility of tape, dark." in text
+        "before tape, dark. That saves 50% of capacity and costs 0.010 of utility." in text
     )
     assert "ms/s" not in text and "shed: by a plan, at random" in text
     assert set(REASONS) == set(DROP_REASONS)
@@ -68,5 +68,5 @@ def test_a_box_keeps_its_whole_name() -> None:
     }  # fmt: skip
     lines = [line.rstrip() for line in drawn(120, draw(answer)).splitlines()]
     assert "1 sampled tuple in" in lines[0]
-    for said in ("waited for its turn at lit", "served by at", "admission"):
+    for said in ("waited for its turn at lit", "served by at", "from the socket to the first queue"):
         assert any(line.endswith(said) for line in lines), (said, lines)

@@ -33,7 +33,7 @@ REASONS = {
 INTRODUCTION = (
     "A plan drops tuples while more work arrives than this machine can do. It drops them where the least utility is "
     "lost for the work saved, by the loss graphs of the outputs. Loads and savings are shares of capacity, the work "
-    "that can be done: at load 150% a plan saves 50%. Utility is 0 to 1 for each output."
+    "that can be done: at load 150% a plan saves 50%. Utility is 0 to 1 for each output; the loss is their sum."
 )
 
 
@@ -65,49 +65,46 @@ def in_words(answer: Mapping[str, Any]) -> str:
     newest = answer["plans"][0] if answer["plans"] else None
     if newest is None or not newest["drops"]:
         return "Now nothing is dropped by a plan: the load is within capacity."
-    said = []
-    for drop in sorted(newest["drops"], key=lambda d: -d["gain_ns"])[:3]:
-        cost = f"costs {drop['loss']:.3f} utility of" if drop["loss"] >= 0.0005 else "costs no utility of"
-        said.append(
-            f"{drop['share']:.0%} of the tuples on {drop['arc']} ({MANNERS[drop['manner']]}), which saves "
-            f"{_saved(newest, drop)} and {cost} {', '.join(drop['outputs'])}"
-        )
+    most = sorted(newest["drops"], key=lambda d: -d["share"])[:3]
+    said = "; ".join(
+        f"{d['share']:.0%} of the tuples on {d['arc']} ({MANNERS[d['manner']]}), before {', '.join(d['outputs'])}"
+        for d in most
+    )
     more = f"; and on {len(newest['drops']) - 3} more arcs" if len(newest["drops"]) > 3 else ""
-    return f"Now the load is {_load(newest)} of capacity. The plan drops {'; '.join(said)}{more}."
+    return (
+        f"Now the load is {_load(newest)} of capacity. The plan drops {said}{more}. That saves {_saved(newest)} of "
+        f"capacity and costs {newest['loss']:.3f} of utility."
+    )
 
 
 def _plans(answer: Mapping[str, Any]) -> FittedTable:
     """Draw a line for each plan and one for each of its drops."""
     table = FittedTable(
-        "plan", "since (UTC)", "for", "load", "arc", "how", "share", "tuples", "saves", "utility lost", "outputs",
-        spare=("plan", "how", "outputs", "for", "saves"), left=("since (UTC)", "for", "arc", "how", "outputs"),
+        "plan", "since (UTC)", "for", "load", "saves", "utility lost", "arc", "how", "share", "tuples", "outputs",
+        spare=("plan", "outputs", "how", "for", "saves"), left=("since (UTC)", "for", "arc", "how", "outputs"),
     )  # fmt: skip
     for plan in answer["plans"]:
         dropped: dict[str, int] = {}
         for d in plan["dropped"]:
             dropped[d["arc"]] = dropped.get(d["arc"], 0) + d["tuples"]
-        lines = [_drop_cells(plan, drop, dropped.pop(drop["arc"], 0)) for drop in plan["drops"]]
+        lines = [_drop_cells(drop, dropped.pop(drop["arc"], 0)) for drop in plan["drops"]]
         # Drops in the time of a plan that are not its own: windows that an earlier plan began, deadlines, overflow.
-        lines += [(arc, "not by this plan", "", f"{tuples:,}", "", "", "") for arc, tuples in dropped.items()]
-        head = (str(plan["plan"]), _time(plan["since_ns"]), _lasted(plan), _load(plan))
-        for number, cells in enumerate(lines or [("nothing", "", "", "0", "", "", "")]):
-            table.add_row(*(head if number == 0 else ("",) * 4), *cells)
+        lines += [(arc, "not by this plan", "", f"{tuples:,}", "") for arc, tuples in dropped.items()]
+        head = (
+            str(plan["plan"]), _time(plan["since_ns"]), _lasted(plan), _load(plan), _saved(plan), f"{plan['loss']:.3f}",
+        )  # fmt: skip
+        for number, cells in enumerate(lines or [("nothing", "", "", "0", "")]):
+            table.add_row(*(head if number == 0 else ("",) * 6), *cells)
     return table
 
 
-def _drop_cells(plan: Mapping[str, Any], drop: Mapping[str, Any], tuples: int) -> tuple[str, ...]:
-    return (
-        drop["arc"], MANNERS[drop["manner"]], f"{drop['share']:.1%}", f"{tuples:,}", _saved(plan, drop),
-        f"{drop['loss']:.3f}", ", ".join(drop["outputs"]),
-    )  # fmt: skip
+def _drop_cells(drop: Mapping[str, Any], tuples: int) -> tuple[str, ...]:
+    return drop["arc"], MANNERS[drop["manner"]], f"{drop['share']:.1%}", f"{tuples:,}", ", ".join(drop["outputs"])
 
 
-def _saved(plan: Mapping[str, Any], drop: Mapping[str, Any]) -> str:
-    """Write the work that a drop saves as a share of capacity. The drops of a plan add up to what the plan saves."""
-    gains_ns = sum(d["gain_ns"] for d in plan["drops"])
-    if not plan["capacity_ns"] or not gains_ns:
-        return "-"
-    return f"{plan['saved_ns'] * drop['gain_ns'] / gains_ns / plan['capacity_ns']:.0%}"
+def _saved(plan: Mapping[str, Any]) -> str:
+    """Write the work that a plan saves as a share of capacity."""
+    return f"{plan['saved_ns'] / plan['capacity_ns']:.0%}" if plan["capacity_ns"] else "-"
 
 
 def _load(plan: Mapping[str, Any]) -> str:

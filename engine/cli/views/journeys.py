@@ -20,8 +20,13 @@ Answer = Mapping[str, Any]
 
 PLAIN_WIDTH = 120
 LINE_WIDTH = 60  # of a time line
+WORDS = (
+    "served: time inside the box. made others wait: the box kept the workers busy while these tuples waited. held: "
+    "kept in its state, such as a window. priority: the key by which the policy chooses, the smallest first; a time "
+    "in it counts from now. A train is the tuples of one call."
+)
 KINDS = {
-    "admit": ("admission", "·", "dim"),
+    "admit": ("from the socket to the first queue", "·", "dim"),
     "wait": ("waited for its turn at", "░", "yellow"),
     "worker": ("waited for a worker before", "▒", "magenta"),
     "service": ("served by", "█", "green"),
@@ -56,7 +61,7 @@ def draw(answer: Answer) -> RenderableType:
     parts: list[RenderableType] = [head, _blame(answer["blame"], len(journeys))]
     for number, journey in enumerate(journeys, 1):
         parts += [Text(), _journey(number, journey)]
-    return Group(*parts)
+    return Group(*parts, Text(), Text(WORDS, "dim"))
 
 
 def _blame(rows: list[Mapping[str, Any]], journeys: int) -> Table:
