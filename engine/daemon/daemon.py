@@ -19,11 +19,12 @@ from catalog.network import Network
 from catalog.readings import Readings
 from engine.daemon.counters import DaemonCounters
 from engine.daemon.draining import Draining, describe_backlog
+from engine.daemon.edge import Edge
 from engine.daemon.io_loop import IoLoop
 from engine.daemon.loss_details import LossDetails
 from engine.daemon.loss_log import LossLog
 from engine.daemon.monitoring import Monitoring, make_overload
-from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spills
+from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spill_files
 from engine.daemon.readiness import Readiness
 from engine.daemon.readings import DaemonReadings
 from engine.daemon.run_end import EndOfRun
@@ -32,20 +33,17 @@ from engine.run.core import Engine
 from engine.run.settings import scheduler_settings
 from engine.run.ticker import Ticker
 from qos_monitor.histogram import LatencyRecorder
-from router.codecs.base import Reject
 from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
-from router.files.pipeline import FilePipeline, RunEnd
+from router.files.pipeline import RunEnd
 from router.http import HttpServer
-from router.server import Limits, Server, make_outlets
+from router.server import make_outlets
 from router.spark.daemon.host import SparkHost
-from router.spark.daemon.pipeline import SparkPipeline
 from router.subscribers import Outlet, Wake
 from storage.train import Train
 
 if TYPE_CHECKING:
     from engine.daemon.durable.recovery import Progress
-    from storage.spill_files import SpillFiles
 
 log = logging.getLogger("aurorad")
 
@@ -77,8 +75,7 @@ class Daemon:
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
         self.event_time = EventTime(network, self.now_ns)
-        limits = Limits.of(network.config.limits)
-        self.dead_letters = DeadLetters(limits.dead_letters)
+        self.dead_letters = DeadLetters(network.config.limits.dead_letters)
         self.keeper = make_keeper(network, self.now_ns, self.fail)
         self._histories = None if self.keeper is None else self.keeper.histories
         self._temporary_spill = make_temporary_spill(network)
@@ -87,12 +84,11 @@ class Daemon:
         outlets = make_outlets(network, wake, self._block_output, self._histories)
         self.engine = self._make_engine(outlets)
         self.ingress = self.engine.ingress
-        self.server = Server(
-            network, wake, self.ingress, outlets, limits=limits, now_ns=self.now_ns, dead_letters=self.dead_letters
-        )
-        self.ends = EndOfRun(network, on_end, once=once)
-        self.spark = self._make_spark(outlets, spark)
-        self.files = self._make_files(outlets)
+        self.edge = Edge(
+            network, self._io, wake, outlets, self.ingress, self._block_output, self.dead_letters, self.now_ns,
+            histories=self._histories, ends=EndOfRun(network, on_end, once=once), spark=spark,
+        )  # fmt: skip
+        self.server, self.spark, self.files = self.edge.server, self.edge.spark, self.edge.files
         if self.keeper is not None:
             counters = DaemonCounters(self.engine, self.server)
             self.keeper.attach(self.engine, self.event_time, self.server, counters)
@@ -117,54 +113,13 @@ class Daemon:
             event_time=self.event_time,
             statistics=self.catalog.stats,
             now_ns=self.now_ns,
-            spill=self._spill_files(),
+            spill=spill_files(self.network, self._temporary_spill, self.keeper),
             explain=config.engine.explain,
             log=self.keeper,
             recorders=self.recorders,
             on_failure=self.fail,
             dead_letters=self.dead_letters,
         )
-
-    def _spill_files(self) -> SpillFiles | None:
-        if self._temporary_spill is not None:
-            return self._temporary_spill.files
-        return self.keeper.spill if self.keeper is not None and spills(self.network) else None
-
-    def _make_files(self, outlets: Sequence[Outlet]) -> FilePipeline:
-        files = FilePipeline(
-            self.network,
-            self.server.ports,
-            self.ingress,
-            self._block_output,
-            self._keep_dead_letters,
-            self.now_ns,
-            run_end=self.ends.files_are_read if self.ends.is_finite else None,
-            on_broken=self.ends.end,
-            closes=self.ends.is_finite and self.network.config.engine.at_stop == "close",
-            histories=self._histories,
-            data_dir=self.network.config.engine.data_dir,
-        )
-        for number, writer in files.writers.items():
-            if writer.queue is not None:
-                outlets[number].subscribe(writer.queue.deliver, "file")
-        return files
-
-    def _make_spark(self, outlets: Sequence[Outlet], host: SparkHost | None) -> SparkPipeline:
-        spark = SparkPipeline(
-            self.network,
-            self.ingress,
-            self._block_output,
-            self._keep_dead_letters,
-            self.now_ns,
-            histories=self._histories,
-            data_dir=self.network.config.engine.data_dir,
-            host=host,
-            batch_end=self.ends.spark_is_read if self.ends.is_finite else None,
-        )
-        for number, sink in spark.sinks.items():
-            if sink.queue is not None:
-                outlets[number].subscribe(sink.queue.deliver, "spark")
-        return spark
 
     def _make_monitoring(self) -> Monitoring:
         readings = DaemonReadings(
@@ -202,9 +157,7 @@ class Daemon:
                 self.keeper.replay(self._report_progress)
                 self.engine.expire(True)
             self._monitoring.begin()
-            self.spark.open()
-            self.files.open()
-            self._io.run(self.server.start())
+            self.edge.open()
             self._io.run(self._web.open())
         except BaseException:
             self.stop(0.0)
@@ -215,8 +168,7 @@ class Daemon:
         if self._autopilot is not None:
             self._autopilot.start()
         self._is_ready = True
-        self.spark.start()
-        self.files.start()
+        self.edge.start()
         self._web.warm_up()
 
     def _report_progress(self, progress: Progress) -> None:
@@ -237,16 +189,13 @@ class Daemon:
         self._is_ready, self._is_draining = False, True
         if self._autopilot is not None:
             self._autopilot.stop()
-        self._io.call(self.server.stop_reading)
-        self.spark.stop_reading()
-        self.files.stop_reading()
+        self.edge.stop_reading()
         drained = draining.drain()
         if not drained:
             self.engine.pool.hurry()  # a call of users' code may have a longer limit than a stop has
             if drain_s:
                 log.warning("draining was not finished: %s", describe_backlog(self.engine, self.server, self.files))
-        self.spark.close()
-        self.files.close()
+        self.edge.close_sinks()
         self.monitor.stop()  # from here on nothing wakes a box
         if self.keeper is not None:
             if drained and self.engine.drain(1.0):
@@ -255,7 +204,7 @@ class Daemon:
         self.engine.stop()
         if self.keeper is None and serves:
             draining.leave_no_tuple_in_boxes()
-        self._io.run(self.server.close())
+        self.edge.close()
         self._monitoring.end()
         self._io.run(self._web.close())
         self._io.stop()
@@ -293,7 +242,3 @@ class Daemon:
 
     def _block_output(self, output: int, blocked: bool) -> None:
         self.engine.block_output(output, blocked)
-
-    def _keep_dead_letters(self, stream: str, sender: str, rejects: Sequence[Reject]) -> None:
-        """Keep refused rows of Spark and of files."""
-        self.dead_letters.add(self.now_ns(), stream, sender, rejects)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engine.daemon.autopilot import Autopilot
     from engine.daemon.durable.keeper import Keeper
     from engine.daemon.durable.temporary import TemporarySpill
+    from storage.spill_files import SpillFiles
 
 
 def make_keeper(network: Network, now_ns: Callable[[], int], on_failure: Callable[[Exception], None]) -> Keeper | None:
@@ -44,6 +45,13 @@ def make_temporary_spill(network: Network) -> TemporarySpill | None:
     from engine.daemon.durable.temporary import TemporarySpill
 
     return TemporarySpill()
+
+
+def spill_files(network: Network, temporary: TemporarySpill | None, keeper: Keeper | None) -> SpillFiles | None:
+    """Return the files to spill to: temporary ones, or those of the data_dir."""
+    if temporary is not None:
+        return temporary.files
+    return keeper.spill if keeper is not None and spills(network) else None
 
 
 def spills(network: Network) -> bool:
