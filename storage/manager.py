@@ -107,6 +107,11 @@ class StorageManager:
                 for q in self.queues
             ]
 
+    @property
+    def can_spill(self) -> bool:
+        """Whether queues may wait on disk."""
+        return False
+
     def restore(self, arcs: Mapping[int, SavedArc], blocks: Sequence[SavedBlock], readmit: Readmit) -> None:
         """Put back what a checkpoint held, before anything else arrives. Blocks come back to memory."""
         for arc, (held, numbers, counts) in arcs.items():

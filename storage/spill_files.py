@@ -78,7 +78,11 @@ class SpillFiles:
     def open(self, live: Sequence[BlockRef] = ()) -> None:
         """Open the segments of the blocks that a checkpoint refers to, and remove all others."""
         wanted = {ref.segment for ref in live}
-        for number in numbers(self._files.list(self._folder), ".spill"):
+        there = numbers(self._files.list(self._folder), ".spill")
+        for ref in live:
+            if ref.segment not in there:
+                raise SpillDamageError(self._files.where(self._name(ref.segment)), ref.offset, "the file is missing")
+        for number in there:
             self._next = number + 1
             if number in wanted:
                 self._segments[number] = _Segment(self._files.attach(self._name(number)))
@@ -86,8 +90,6 @@ class SpillFiles:
             else:
                 self._files.remove(self._name(number))
         for ref in live:
-            if ref.segment not in self._segments:
-                raise SpillDamageError(self._files.where(self._name(ref.segment)), ref.offset, "the file is missing")
             self._segments[ref.segment].live += 1
 
     def write(self, trains: Sequence[Train]) -> BlockRef:

@@ -309,6 +309,10 @@ class SpillingStorage(StorageManager):
                 for a, (q, blocks) in enumerate(zip(self.queues, self.blocks.by_arc, strict=True))
             ]
 
+    @property
+    def can_spill(self) -> bool:
+        return True
+
     def restore(self, arcs: Mapping[int, SavedArc], blocks: Sequence[SavedBlock], readmit: Readmit) -> None:
         holders: dict[int, list[int]] = {}
         for arc, (trains, numbers, counts) in arcs.items():

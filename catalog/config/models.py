@@ -64,6 +64,7 @@ class EngineSection(Section):
     data_dir: str | None = Field(default=None, min_length=1)
     checkpoint_ns: PositiveDuration = Field(default=10 * 10**9, alias="checkpoint")
     retain_bytes: PositiveSize = Field(default=1024**3, alias="retain")
+    forget_outputs: list[str] = Field(default=[])
     explain: bool = True
     drain_ns: PositiveDuration = Field(default=20 * 10**9, alias="drain")
     python_path: list[str] = Field(default=[], max_length=100)

@@ -3,7 +3,8 @@
 Read in this order: ``records`` (the log's records), ``committer`` (a group: write, sync, enter, acknowledge) and
 ``commit_thread`` (when), ``outbox`` and ``histories`` (outputs with named readers), ``cut`` (the engine's state at one
 moment), ``checkpointer`` and ``restore`` (to disk and back), ``recovery`` (the replay), ``data_folder`` (files and
-lock), ``keeper`` (all of it around one engine: open, replay, start, stop). Theory of operation:
+lock), ``data_format`` and ``gone_outputs`` (a folder of another version or of a changed network), ``keeper`` (all of it
+around one engine: open, replay, start, stop). Theory of operation:
 
     ingress -> submit -> [group: log, fdatasync] -> enter -> boxes -> emit -> [group] -> named subscribers
                                      |-> acknowledge

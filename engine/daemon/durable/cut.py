@@ -25,6 +25,7 @@ from engine.operators.boxes.base import BoxParameters
 from engine.run.core import Engine
 from engine.run.runtime import BoxRuntime
 from storage.checkpoint import CheckpointPart
+from storage.evolution import adapted, obstacles
 from storage.files import Bytes
 from storage.manager import ArcContent, SavedBlock
 from storage.spill_blocks import Block
@@ -207,6 +208,23 @@ class _Queues:
         return encode_tree({"trains": self._trains, "blocks": self._blocks, "arcs": self._arcs})
 
 
+def queue_obstacle(engine: Engine, data: Mapping[str, Any]) -> str:
+    """Say why the tuples that wait in queues cannot be put back with the present fields; empty when they can."""
+    arcs = {arc.name: arc for arc in engine.network.arcs}
+    for name, saved in data["arcs"].items():
+        arc = arcs.get(name)
+        if arc is None or arc.box is None or str(arc.schema) == saved["schema"]:
+            continue
+        if saved["blocks"]:
+            return f"tuples on disk wait on arc {name}, which has other fields now"
+        for number in saved["trains"]:
+            if why := obstacles(data["trains"][number].schema, arc.schema):
+                return f"tuples wait on arc {name}, which has other fields now ({', '.join(why)})"
+    if spilled_refs(data) and not engine.storage.can_spill:
+        return "tuples on disk wait on an arc, and no stream has overload: spill any more"
+    return ""
+
+
 def restore_queues(engine: Engine, data: Mapping[str, Any]) -> list[str]:
     """Put the queues back, before the engine starts. Returns warnings about what could not be put back."""
     lost: list[str] = []
@@ -214,11 +232,13 @@ def restore_queues(engine: Engine, data: Mapping[str, Any]) -> list[str]:
     placed: dict[int, list[tuple[list[Train], list[int], list[int]]]] = {}
     for name, saved in data["arcs"].items():
         arc = arcs.get(name)
-        if arc is None or str(arc.schema) != saved["schema"] or arc.box is None:
+        if arc is None or arc.box is None:
             if saved["trains"] or saved["blocks"]:
-                lost.append(f"arc {name} is gone or has other fields now: the tuples that waited there are dropped")
+                lost.append(f"arc {name} is gone: the tuples that waited there are dropped")
             continue
         trains = [data["trains"][n] for n in saved["trains"]]
+        if str(arc.schema) != saved["schema"]:
+            trains = [adapted(train, arc.schema) for train in trains]
         placed.setdefault(arc.number, []).append((trains, saved["blocks"], saved["counts"]))
     blocks = [SavedBlock(None if r is None else BlockRef(*r), [data["trains"][n] for n in held], size, tuples)
               for r, held, size, tuples in data["blocks"]]  # fmt: skip

@@ -26,6 +26,8 @@ from engine.daemon.durable.commit_thread import CommitThread
 from engine.daemon.durable.committer import Committer, GroupOutcome, Input, Note
 from engine.daemon.durable.cut import spilled_refs
 from engine.daemon.durable.data_folder import DataFolder
+from engine.daemon.durable.data_format import DataFormat, FormatError
+from engine.daemon.durable.gone_outputs import GoneOutputs
 from engine.daemon.durable.histories import LoggedHistory
 from engine.daemon.durable.outbox import Outbox
 from engine.daemon.durable.recovery import Progress, Recovered, Recovery
@@ -78,7 +80,8 @@ class Keeper:
         self.checkpoints = Checkpoints(files, lambda: self.checkpointer.pace())
         self.spill = SpillFiles(files, keep_dead=True)
         self.numbers = SourceNumbers(len(network.streams))
-        self.outboxes = [Outbox(output) for output in network.outputs]
+        self._format = DataFormat(files)
+        self.outboxes = [Outbox(output, self._format) for output in network.outputs]
         self.committer = Committer(
             self.log,
             files,
@@ -131,24 +134,53 @@ class Keeper:
         for error in self.checkpoints.passed_over:
             log.warning("a bad checkpoint was passed over: %s", error)
         position = found.position if found is not None else 0
-        self.log.open(position)
-        if self.log.torn_bytes:
-            log.warning("%d bytes of a torn tail were removed from the log", self.log.torn_bytes)
+        # First everything that may refuse the start, and that only reads; then what changes the folder.
+        self._format.read()
+        self.log.examine(position)
         saved = None if found is None else SavedState(found, self._folder.files)
-        self.spill.open(() if saved is None else spilled_refs(saved.queues))
+        gone = GoneOutputs(self.network, self._folder.root)
         if saved is not None:
             saved.refuse_another_network(self.network, self._folder.root)
+            saved.refuse_changed_queues(self._engine, self._folder.root)
+            self._format.learn_from_checkpoint(saved.queues["arcs"], saved.rest["outputs"])
+            gone.restore(saved.rest["outputs"])
             saved.restore_boundary(self.network, self.numbers, self._clocks, self.outboxes, self._counters)
-            saved.restore_engine(self._engine)
-        self.checkpointer.position = position
-        self._recovery = Recovery(self.log, position, self.network, self.outboxes, self.committer)
+        self._recovery = Recovery(self.log, position, self.network, self.outboxes, self.committer, self._format, gone)
         self._recovery.read_emitted([] if saved is None else saved.rest.get("unlogged", []))
+        gone.refuse_unread()
+        self._refuse_unreadable_histories()
+        self.spill.open(() if saved is None else spilled_refs(saved.queues))
+        if saved is not None:
+            saved.restore_engine(self._engine)
+        self._format.use(self.network, [outbox.output.name for outbox in self.outboxes if outbox.unread()])
+        self._format.write()
+        self.log.repair()
+        if self.log.torn_bytes:
+            log.warning("%d bytes of a torn tail were removed from the log", self.log.torn_bytes)
+        self.checkpointer.position = position
         self.recovered = Recovered(
             checkpoint=found.number if found is not None else 0,
             log_bytes=self._recovery.log_bytes,
             torn_bytes=self.log.torn_bytes,
             passed_over=len(self.checkpoints.passed_over),
         )
+
+    def _refuse_unreadable_histories(self) -> None:
+        """Raise FormatError if an output has other fields than the tuples that its readers have not read yet."""
+        for outbox in self.outboxes:
+            why = self._format.reads_history(outbox.output)
+            if not why:
+                continue
+            if unread := outbox.unread():
+                readers = ", ".join(f"{name} ({tuples} tuples)" for name, tuples in list(unread.items())[:5])
+                raise FormatError(
+                    self._folder.root,
+                    None,
+                    f"output {outbox.output.name} has other fields than the tuples that its readers have not read: "
+                    f"{why}. Unread: {readers}. Put the fields back until they have read on, or give the output with "
+                    "the new fields another name and list this one in engine.forget_outputs",
+                )
+            outbox.forget_history()
 
     def replay(self, on_progress: Callable[[Progress], None]) -> None:
         """Let the log behind the checkpoint enter. The engine runs, nothing else feeds it, and no listener is open."""

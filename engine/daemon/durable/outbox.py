@@ -20,6 +20,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from catalog.network import Output
+from engine.daemon.durable.data_format import DataFormat
 from engine.daemon.durable.records import OUTPUT, unpack
 from engine.daemon.durable.regenerated import Regenerated
 from storage.encode import TrainReader
@@ -45,8 +46,9 @@ class HistoryPiece(NamedTuple):
 class Outbox:
     """One output's. The worker that emits and the committer write it, under its lock."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, format: DataFormat) -> None:
         self.output = output
+        self._format = format
         self.lock = Lock()
         self.next = 1  # the number of the next tuple
         self.readable = 0  # the highest number that is on disk
@@ -128,6 +130,17 @@ class Outbox:
                 return None
             return self.index[max(0, bisect_right(self.index, (wanted, 2**63)) - 1)][1]
 
+    def unread(self) -> dict[str, int]:
+        """Return, by name, how many tuples on disk or under way its reader has not acknowledged; without the zeros."""
+        with self.lock:
+            return {name: self.next - 1 - number for name, number in self.names.items() if number < self.next - 1}
+
+    def forget_history(self) -> None:
+        """Begin the history anew: what is in the log has other fields, and every reader has all of it."""
+        with self.lock:
+            self.index = []
+            self.repeats = []
+
     def drop_below(self, position: int) -> None:
         """Note that the log is gone below this position."""
         with self.lock:
@@ -147,7 +160,7 @@ class Outbox:
         The first piece may begin later than asked for: the tuples between were dropped.
         """
         with self.lock:
-            if after >= self.readable:
+            if after >= self.readable or not self.index:
                 return []
             start = self.index[max(0, bisect_right(self.index, (after + 1, 2**63)) - 1)][1]
         pieces: list[HistoryPiece] = []
@@ -170,8 +183,10 @@ class Outbox:
         for record in log.records(start):
             if record.kind == OUTPUT:
                 note, rest = unpack(record.payload)
-                if note["o"] == name:
-                    yield int(note["q"]), reader.decode(rest, schema)
+                if note["o"] == name and not self._format.why_unreadable(
+                    mark := self._format.output_mark(note), schema
+                ):
+                    yield int(note["q"]), self._format.decode(reader, rest, mark, schema)
 
     def _may_repeat(self, number: int) -> bool:
         return any(first <= number <= last for first, last in self.repeats)

@@ -23,7 +23,7 @@ from storage.train import Train
 TRAIN = (
     1  # {"s": stream, "f": its schema's mark, "n": the time it was stamped with, "e": [[source, epoch, sequence], ...]}
 )
-OUTPUT = 2  # {"o": output, "q": the number of its first tuple} and the train
+OUTPUT = 2  # {"o": output, "f": its schema's mark, "q": the number of its first tuple} and the train
 NAMED = 3  # {"o": output, "name": subscriber, "q": the last number it acknowledged, or -1: it is to be forgotten}
 REPEATS = 4  # {"o": output, "q": first, "z": last}: a replay is done; these may repeat what was delivered before
 RECOVERED = 5  # {"q": {output: the last number before}}: a replay begins here
@@ -55,7 +55,7 @@ def train_record(stream: str, train: Train, now_ns: int, batches: Sequence[Batch
 
 
 def output_record(output: str, first: int, train: Train) -> list[Bytes]:
-    return pack({"o": output, "q": first}, train)
+    return pack({"o": output, "f": schema_mark(train.schema), "q": first}, train)
 
 
 def batches_of(note: dict[str, Any]) -> list[BatchNumber]:

@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 
 from catalog.network import Network
 from engine.daemon.durable.committer import Committer, Emitted, Note
+from engine.daemon.durable.data_format import DataFormat
+from engine.daemon.durable.gone_outputs import GoneOutputs
 from engine.daemon.durable.outbox import Outbox
-from engine.daemon.durable.records import NAMED, OUTPUT, RECOVERED, REPEATS, TRAIN, batches_of, schema_mark, unpack
+from engine.daemon.durable.records import NAMED, OUTPUT, RECOVERED, REPEATS, TRAIN, batches_of, unpack
 from engine.daemon.durable.regenerated import Regenerated
 from engine.run.core import Engine
 from storage.admission import BatchNumber
@@ -57,8 +59,17 @@ class Recovered(NamedTuple):
 
 class Recovery:
     def __init__(
-        self, journal: Log, position: int, network: Network, outboxes: Sequence[Outbox], committer: Committer
+        self,
+        journal: Log,
+        position: int,
+        network: Network,
+        outboxes: Sequence[Outbox],
+        committer: Committer,
+        format: DataFormat,
+        gone: GoneOutputs,
     ) -> None:
+        self._format = format
+        self._gone = gone
         self._log = journal
         self._position = position
         self._end = journal.durable
@@ -82,9 +93,9 @@ class Recovery:
                 for name, number in note["q"].items():
                     began.setdefault(name, number)  # of several replays the first one counts
             elif (outbox := self._outboxes.get(note["o"])) is None:
-                continue
+                self._gone.note(record, note)
             elif record.kind == OUTPUT:
-                train = self._decode(record, reader, rest, outbox)
+                train = self._decode(record, note, reader, rest, outbox)
                 first = int(note["q"])
                 if first >= at_checkpoint[note["o"]]:
                     emitted[note["o"]].append(train)
@@ -104,16 +115,34 @@ class Recovery:
                 outbox.regenerated = Regenerated(emitted[name])
 
     def _notes(self) -> Iterator[tuple[LogRecord, dict[str, Any], memoryview]]:
-        """Yield each record behind the checkpoint but the input trains, with its note and the bytes after the note."""
-        for record in self._log.records(self._position, self._end):
-            if record.kind != TRAIN:
-                yield record, *unpack(record.payload)
+        """Yield each record behind the checkpoint but the input trains, with its note and the bytes after the note.
 
-    def _decode(self, record: LogRecord, reader: TrainReader, rest: memoryview, outbox: Outbox) -> Train:
+        An input train that this network cannot take raises LogDamageError: here nothing has changed yet.
+        """
+        for record in self._log.records(self._position, self._end):
+            note, rest = unpack(record.payload)
+            if record.kind == TRAIN:
+                self._check_train(record, note)
+            else:
+                yield record, note, rest
+
+    def _check_train(self, record: LogRecord, note: dict[str, Any]) -> None:
+        stream = self._streams.get(note["s"])
+        if stream is None:
+            raise self._not_ours(record, f"stream {note['s']}", "which this network does not have")
+        if "f" in note and (why := self._format.why_unreadable(note["f"], stream.schema)):
+            raise self._not_ours(record, f"stream {stream.name}", f"which had other fields then ({why})")
+
+    def _decode(
+        self, record: LogRecord, note: dict[str, Any], reader: TrainReader, rest: memoryview, outbox: Outbox
+    ) -> Train:
+        output, mark = outbox.output, self._format.output_mark(note)
+        if why := self._format.why_unreadable(mark, output.schema):
+            raise self._not_ours(record, f"output {output.name}", f"which had other fields then ({why})")
         try:
-            return reader.decode(rest, outbox.output.schema)
+            return self._format.decode(reader, rest, mark, output.schema)
         except EncodingError as error:
-            raise LogDamageError("the log", record.position, f"output {outbox.output.name}: {error}") from error
+            raise LogDamageError("the log", record.position, f"output {output.name}: {error}") from error
 
     def _name(self, outbox: Outbox, note: dict[str, Any]) -> None:
         name, number = note["name"], int(note["q"])
@@ -144,13 +173,9 @@ class Recovery:
             if record.kind != TRAIN:
                 continue
             note, rest = unpack(record.payload)
-            stream = self._streams.get(note["s"])
-            if stream is None:
-                raise self._not_ours(record, note["s"], "which this network does not have")
-            if note.get("f", mark := schema_mark(stream.schema)) != mark:
-                raise self._not_ours(record, note["s"], "which had other fields then")
+            stream = self._streams[note["s"]]
             try:
-                train = reader.decode(rest, stream.schema)
+                train = self._format.decode(reader, rest, note.get("f"), stream.schema)
             except EncodingError as error:
                 raise LogDamageError("the log", record.position, f"stream {stream.name}: {error}") from error
             while not engine.ingress.wait_for_memory(PROGRESS_EVERY_SECONDS):
@@ -163,8 +188,8 @@ class Recovery:
         on_progress(Progress(self.log_bytes, self.log_bytes, tuples, monotonic() - begun))
         return tuples
 
-    def _not_ours(self, record: LogRecord, stream: str, why: str) -> LogDamageError:
-        why = f"acknowledged tuples of stream {stream}, {why}: start once with the network file before, and stop that"
+    def _not_ours(self, record: LogRecord, place: str, why: str) -> LogDamageError:
+        why = f"acknowledged tuples of {place}, {why}: start once with the network file before, and stop that"
         return LogDamageError("the log", record.position, why)
 
     def settle(

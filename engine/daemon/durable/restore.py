@@ -12,7 +12,7 @@ from typing import Any
 
 from catalog.network import Network
 from engine.daemon.durable.checkpointer import KeptCounters
-from engine.daemon.durable.cut import restore_queues, restore_runtime
+from engine.daemon.durable.cut import queue_obstacle, restore_queues, restore_runtime
 from engine.daemon.durable.outbox import Outbox
 from engine.run.core import Engine
 from router.event_time import StreamClock
@@ -45,6 +45,11 @@ class SavedState:
         known = list(self.rest["admission"])
         if known and not any(stream.name in known for stream in network.streams):
             raise StorageError(root, None, f"holds the state of another network, with the streams {', '.join(known)}")
+
+    def refuse_changed_queues(self, engine: Engine, root: str) -> None:
+        """Raise StorageError if tuples that wait in queues do not fit the network's fields any more."""
+        if why := queue_obstacle(engine, self.queues):
+            raise StorageError(root, None, f"{why}: start once with the network file before, and let them drain")
 
     def restore_boundary(
         self,

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,8 @@ TIMEOUT_NS = 5 * 10**9
 
 
 class PythonParameters(BoxParameters):
+    added: ClassVar[frozenset[str]] = frozenset({"timeout"})
+
     call: str = Parameter(
         pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
         description="the function, as module:name; the module lies beside the network file, or Python can import it",
