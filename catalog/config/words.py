@@ -67,11 +67,12 @@ def near_word(word: str, known: Iterable[str]) -> str | None:
     An edit inserts, removes or replaces a letter, or swaps two neighbours (Damerau-Levenshtein). Case does not count.
     """
     known, word = list(known), word.lower()[:MAX_NAME]
-    most = max(1, len(word) // 3)
+    most = max(len(word) > 1, len(word) // 3)  # one letter is near nothing
     found = [(edits, choice) for choice in known if (edits := _edits(word, choice.lower(), most)) <= most]
     if found:
         return min(found, key=lambda pair: pair[0])[1]
-    return next((choice for choice in known if len(word) > 2 and choice.lower().startswith(word)), None)
+    begun = [choice for choice in known if word and choice.lower().startswith(word)]
+    return next((choice for choice in begun if len(word) > 2 or len(choice) == len(word) + 1), None)
 
 
 def _edits(a: str, b: str, most: int) -> int:

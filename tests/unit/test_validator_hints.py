@@ -102,9 +102,9 @@ def test_a_type_that_does_not_exist_gets_the_types() -> None:
         ("st", ["ts", "symbol"], "ts"),
         ("PRICE", ["price"], "price"),
         ("trades", ["trades->big", "big->out"], "trades->big"),
-        ("x", ["y"], "y"),
+        ("x", ["y"], None),
         ("abcdef", ["abczzz"], None),
-        ("", ["a"], "a"),
+        ("", ["a"], None),
     ],
 )
 def test_a_suggestion_changes_at_most_a_third_of_the_word(word: str, known: list[str], near: str | None) -> None:
