@@ -101,8 +101,10 @@ class FileWriter:
         while True:
             trains = self._next_trains()
             if trains:
-                self._write(trains)
+                is_written = self._write(trains)
                 self._feed.drop(trains)
+                if is_written and isinstance(self._feed, HistoryFeed):
+                    self._held = self._feed.at  # not the sum of rows: the log may have dropped some before them
                 with self._change:
                     self._change.notify_all()
             self._mark_if_due()
@@ -115,14 +117,15 @@ class FileWriter:
                 self._change.wait(WAIT_SECONDS)
         return self._feed.peek(CHUNK_ROWS)
 
-    def _write(self, trains: list[Train]) -> None:
+    def _write(self, trains: list[Train]) -> bool:
         rows = sum([train.count for train in trains])
         data = b"".join([self._encoder.encode(train) for train in trains if train.count])
         if not self._is_over and self._append(data):
             self.written += rows
-            self._held += rows
-        elif not self._is_unwanted:
+            return True
+        if not self._is_unwanted:
             self.dropped += rows
+        return False
 
     def _append(self, data: bytes) -> bool:
         """Write a chunk, however long the target makes it wait. False when it will never be written."""
@@ -242,14 +245,14 @@ class FileWriter:
         return self._encoder.not_finite
 
     def reading(self) -> SinkReading:
-        pending = self.pending
+        pending, dropped = self.pending, self.dropped + self._feed.dropped
         return SinkReading(
             output=self.output.name,
             state="failed" if self.error else "ended" if self._is_over else "writing",
-            offered=self.written + self.dropped + pending,
+            offered=self.written + dropped + pending,
             committed=self.written,
             buffered=pending,
-            dropped=self.dropped,
+            dropped=dropped,
             commits=0,
             retries=0,
             buffered_bytes=self._feed.nbytes,
