@@ -3,13 +3,14 @@
 A chart starts at (0, 1) and has a point for each box of a path: the expected work spent so far, and the expected size
 that is left. At the end of the path the tuple leaves the engine, and nothing is left. The lower envelope is drawn from
 the start: its next corner is the later point with the steepest descent, and so on from there. Boxes between two corners
-form one segment and share its slope. Running the steepest segment first frees memory fastest.
+form one segment, share its slope and are scheduled together. Running the steepest segment first frees memory fastest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from catalog.network import Network
 
@@ -54,19 +55,36 @@ def progress_chart(costs: Sequence[float], selectivities: Sequence[float], sizes
     return points
 
 
-def chain_slopes(
+class Segment(NamedTuple):
+    """A box's place in the chart of its path."""
+
+    slope: float
+    boxes: tuple[int, ...]  # from the box on to the end of its segment
+
+
+def segments_of(boxes: Sequence[int], points: Sequence[Point]) -> list[Segment]:
+    """Return the segment of each box. Box i leads from point i to point i + 1."""
+    out: list[Segment] = []
+    for left, right in pairwise(lower_envelope(points)):
+        slope = _slope(*points[left], points[right])
+        out += [Segment(slope, tuple(boxes[i:right])) for i in range(left, right)]
+    return out
+
+
+def chain_segments(
     network: Network, cost_ns: Sequence[float], arc_selectivity: Sequence[float], tuple_bytes: Sequence[float]
-) -> list[float]:
+) -> list[Segment]:
     """Return by box the steepest of its segments, over the paths that lead through it."""
-    slopes = [0.0] * len(network.boxes)
+    found = [Segment(0.0, (node.number,)) for node in network.boxes]
     for boxes, arcs in main_paths(network, arc_selectivity):
         costs = [cost_ns[b] for b in boxes]
         # A box without consumers drops its output: as good as leaving the engine.
         selectivities = [arc_selectivity[a] for a in arcs] + [0.0] * (len(boxes) - len(arcs))
         chart = progress_chart(costs, selectivities, [tuple_bytes[b] for b in boxes])
-        for box, slope in zip(boxes, envelope_slopes(chart), strict=True):
-            slopes[box] = max(slopes[box], slope)
-    return slopes
+        for box, segment in zip(boxes, segments_of(boxes, chart), strict=True):
+            if segment.slope > found[box].slope:
+                found[box] = segment
+    return found
 
 
 def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -98,30 +116,39 @@ def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple
     return paths
 
 
-def line_slopes(network: Network, cost_ns: Sequence[float], arc_flow: Sequence[float]) -> list[float]:
-    """Return by box its slope on the virtual line, where every tuple passes by the boxes that it is not for."""
-    statistics = line_statistics(network, cost_ns, arc_flow)
-    points = [(0.0, 1.0)]
-    spent, left = 0.0, 1.0
-    for cost, selectivity in statistics:
-        spent += left * cost
-        left *= selectivity
-        points.append((spent, left))
-    return envelope_slopes(points)
+def line_segments(
+    network: Network, lines: Sequence[Sequence[int]], cost_ns: Sequence[float], arc_flow: Sequence[float]
+) -> list[Segment]:
+    """Return by box its segment on its virtual line, where every tuple passes by the boxes that it is not for."""
+    found = [Segment(0.0, (node.number,)) for node in network.boxes]
+    for line in lines:
+        points = [(0.0, 1.0)]
+        spent, left = 0.0, 1.0
+        for cost, selectivity in line_statistics(network, line, cost_ns, arc_flow):
+            spent += left * cost
+            left *= selectivity
+            points.append((spent, left))
+        for box, segment in zip(line, segments_of(line, points), strict=True):
+            found[box] = segment
+    return found
 
 
-def line_statistics(network: Network, cost_ns: Sequence[float], arc_flow: Sequence[float]) -> list[tuple[float, float]]:
-    """Return cost and selectivity of each box on the virtual line (P2, equation 1): averages over all tuples that pass.
+def line_statistics(
+    network: Network, line: Sequence[int], cost_ns: Sequence[float], arc_flow: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Return cost and selectivity of each box on a virtual line (P2, equation 1): averages over all tuples that pass.
 
     The tuples of a stream are on the line from its start. The tuples of an output stay on it to its end, as in the
     paper. A tuple on two arcs counts twice, because it is kept until both have taken it.
     """
-    flowing = sum(arc_flow[a] for stream in network.streams for a in stream.arcs)
+    members = set(line)
+    flowing = sum(arc_flow[a] for s in network.streams for a in s.arcs if network.arcs[a].box in members)
     out = []
-    for node in network.boxes:
+    for box in line:
+        node = network.boxes[box]
         taken = sum(arc_flow[a] for a in node.in_arcs)
         made = sum(arc_flow[a] for a in chain.from_iterable(node.out_arcs))
         passed = max(flowing, 1e-12)
         flowing = flowing - taken + made
-        out.append((cost_ns[node.number] * taken / passed, flowing / passed))
+        out.append((cost_ns[box] * taken / passed, flowing / passed))
     return out

@@ -21,8 +21,9 @@ from catalog.load import LoadModel
 from catalog.network import Network
 from catalog.qos import QoSGraph
 from catalog.stats import Statistics
-from scheduler.charts import chain_slopes, line_slopes
+from scheduler.charts import Segment, chain_segments, line_segments
 from scheduler.rates import output_rates
+from scheduler.superbox import lines
 
 INFINITE_NS = 2**62
 """A time that never comes. An integer, so that keys compare exactly and fast."""
@@ -277,12 +278,12 @@ class Facts:
         return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights)
 
     @cached_property
-    def chain_slope(self) -> list[float]:
-        """The slope of a box's segment of the lower envelope (Chain)."""
-        return chain_slopes(self.network, self.cost_ns, self.arc_selectivity, self.tuple_bytes)
+    def chain_segment(self) -> list[Segment]:
+        """A box's segment of the lower envelope of its path (Chain)."""
+        return chain_segments(self.network, self.cost_ns, self.arc_selectivity, self.tuple_bytes)
 
     @cached_property
-    def line_slope(self) -> list[float]:
-        """The same where the whole network is one virtual line (VPipe)."""
-        rates = self._statistics.rate_per_s
-        return line_slopes(self.network, self.cost_ns, self._load.flow(rates, self._port_selectivity).arcs.tolist())
+    def line_segment(self) -> list[Segment]:
+        """The same where each application is one virtual line (VPipe)."""
+        flow = self._load.flow(self._statistics.rate_per_s, self._port_selectivity).arcs.tolist()
+        return line_segments(self.network, [line.boxes for line in lines(self.network)], self.cost_ns, flow)

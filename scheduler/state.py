@@ -37,7 +37,7 @@ from scheduler.events import (
 from scheduler.facts import INFINITE_NS, Facts
 from scheduler.index import Index
 from scheduler.plan import Plan
-from scheduler.superbox import Superbox, static_superboxes
+from scheduler.superbox import Superbox, lines, static_superboxes
 from scheduler.trains import TrainRule, TrainTuner, auto_tuples
 
 
@@ -61,7 +61,7 @@ class BatchRule:
 class SchedulerSettings:
     """The section ``scheduler`` of the network file, without the policy."""
 
-    unit: str = "superbox"  # tuple | box | superbox
+    unit: str = "superbox"  # tuple | box | superbox | vpipe
     traversal: str = "min_cost"  # min_cost | min_latency | min_memory | auto
     train: TrainRule = field(default_factory=TrainRule)
     spanner: int = 0  # a superbox spans only the k most urgent boxes of an application; 0: all of them
@@ -91,12 +91,13 @@ class SchedulerState:
     ) -> None:
         self.network = network
         self.settings = settings or SchedulerSettings()
-        self.superboxes: tuple[Superbox, ...] = static_superboxes(network)
+        is_line = self.settings.unit == "vpipe"
+        self.superboxes: tuple[Superbox, ...] = lines(network) if is_line else static_superboxes(network)
         self.arcs = [ArcState() for _ in network.arcs]
         boxes = len(network.boxes)
         self.unit_of = list(range(boxes))  # box -> its unit
         self.unit_boxes: list[tuple[int, ...]] = [(b,) for b in range(boxes)]
-        if self.settings.unit == "superbox":
+        if self.settings.unit in ("superbox", "vpipe"):
             self.unit_boxes = [s.boxes for s in self.superboxes]
             for superbox in self.superboxes:
                 for box in superbox.boxes:
@@ -298,7 +299,12 @@ class SchedulerState:
     def _is_plain(self) -> bool:
         settings = self.settings
         fewest_calls = settings.traversal == "min_cost" or (settings.traversal == "auto" and not self.memory_short)
-        return settings.unit != "tuple" and not settings.spanner and settings.train.kind == "auto" and fewest_calls
+        return (
+            settings.unit in ("box", "superbox")
+            and not settings.spanner
+            and settings.train.kind == "auto"
+            and fewest_calls
+        )
 
     @property
     def train_scale(self) -> float:

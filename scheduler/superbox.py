@@ -4,6 +4,9 @@ Where no two applications share a box, a superbox is the tree of boxes above an 
 a tree would belong to two applications and a box could run in two plans at once. So a shared box is the root of its own
 superbox, together with all boxes above it that lead to it alone. Every box is then in exactly one superbox, and the
 boxes inside hand trains to each other without a queue.
+
+Under ``unit: vpipe`` an application is the whole DAG, whatever it shares: all boxes that arcs connect, as one *line*
+(P2 section 3).
 """
 
 from __future__ import annotations
@@ -35,6 +38,23 @@ def static_superboxes(network: Network) -> tuple[Superbox, ...]:
     return tuple(
         Superbox(number, root, post_order(network, root, members[root])) for number, root in enumerate(sorted(members))
     )
+
+
+def lines(network: Network) -> tuple[Superbox, ...]:
+    """Return the applications of the network, each as one line: every box after all boxes that feed it."""
+    line_of: dict[int, int] = {}
+    for node in network.boxes:
+        if node.number in line_of:
+            continue
+        stack = [node.number]
+        while stack:
+            box = stack.pop()
+            if line_of.setdefault(box, node.number) == node.number:
+                stack += [b for b in (*network.fed[box], *network.feeders[box]) if b not in line_of]
+    members: dict[int, list[int]] = {}
+    for box in range(len(network.boxes)):  # a box's number is above those of its feeders
+        members.setdefault(line_of[box], []).append(box)
+    return tuple(Superbox(number, boxes[-1], tuple(boxes)) for number, boxes in enumerate(members.values()))
 
 
 def post_order(network: Network, root: int, members: set[int]) -> tuple[int, ...]:

@@ -85,6 +85,20 @@ def arrived_before(arc: ArcState, time_ns: int) -> int:
     return count
 
 
+def nth_arrival_ns(arc: ArcState, number: int) -> int:
+    """Return when the tuple with this number, from 1, arrived on an arc; the last one's arrival if there are fewer."""
+    last_ns = 0
+    for entry in arc.entries:
+        if not entry.tuples:
+            continue
+        first_ns = entry.first_arrival_ns
+        last_ns = 2 * entry.mean_arrival_ns - first_ns
+        if number <= entry.tuples:
+            return first_ns + (last_ns - first_ns) * (number - 1) // max(1, entry.tuples - 1)
+        number -= entry.tuples
+    return last_ns
+
+
 def auto_tuples(facts: Facts, scale: float) -> list[int]:
     """Return by box the train that keeps a worker for no longer than its share of the tightest deadline."""
     budget_ns = min(facts.tightest_ns * SLACK_SHARE, LONGEST_NS) * scale

@@ -16,6 +16,7 @@ from heapq import heapify, heappop, heappush
 from scheduler.costs import predict
 from scheduler.plan import Plan, Step
 from scheduler.state import SchedulerState
+from scheduler.trains import arrived_before, nth_arrival_ns
 from storage.queue import ALL
 
 STEPS_AT_MOST = 1_024
@@ -38,6 +39,8 @@ def expand(state: SchedulerState, unit: int) -> Plan:
     boxes = state.unit_boxes[unit]
     if settings.unit == "tuple":
         return one_tuple(state, boxes[0])
+    if settings.unit == "vpipe":
+        return line_plan(state, boxes)
     if settings.spanner and len(boxes) > 1:
         boxes = spanned(state, unit, settings.spanner)
     if len(boxes) == 1 or settings.traversal == "min_cost":
@@ -88,6 +91,28 @@ def _cheapest(state: SchedulerState, boxes: Sequence[int]) -> Plan:
             live.add(box)
             steps.append(Step(box, ALL))
     return Plan(tuple(steps), claims=tuple(claims))
+
+
+def segment_plan(state: SchedulerState, segment: Sequence[int]) -> Plan:
+    """Return the plan for a segment of a progress chart, the unit that Chain schedules: as far as its boxes are in the
+    unit of the first one."""
+    unit = state.unit_of[segment[0]]
+    if state.settings.unit == "tuple":
+        return one_tuple(state, segment[0])
+    boxes = [b for b in segment if state.unit_of[b] == unit]
+    return line_plan(state, boxes) if state.settings.unit == "vpipe" else _cheapest(state, boxes)
+
+
+def line_plan(state: SchedulerState, boxes: Sequence[int]) -> Plan:
+    """Run a part of the line. It takes the oldest tuples of all its arcs, up to one time, as from one queue."""
+    plan = _cheapest(state, boxes)
+    limits = {a: step.tuples for step in plan.claims for a in state.network.boxes[step.box].in_arcs}
+    ends_ns = [nth_arrival_ns(state.arcs[a], n) for a, n in limits.items() if state.arcs[a].tuples > n]
+    if not ends_ns:
+        return plan
+    until_ns = min(ends_ns)
+    takes = {a: min(n, arrived_before(state.arcs[a], until_ns)) for a, n in limits.items()}
+    return Plan(plan.steps, takes, claims=plan.claims)
 
 
 def min_latency(state: SchedulerState, boxes: Sequence[int]) -> Plan:

@@ -138,7 +138,7 @@ class BatchSection(Section):
 
 class SchedulerSection(Section):
     policy: str = "round_robin"
-    unit: Literal["tuple", "box", "superbox"] = "superbox"
+    unit: Literal["tuple", "box", "superbox", "vpipe"] = "superbox"
     traversal: Literal["min_cost", "min_latency", "min_memory", "auto"] = "auto"
     train: Annotated[InstanceOf[TrainSize], BeforeValidator(_parse_train)] = TrainSize("auto")
     spanner: WholeNumber = Field(default=0, ge=0, le=1_000_000)

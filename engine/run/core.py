@@ -113,7 +113,7 @@ class Engine:
         call_limits = CallLimits() if any(node.box.calls_users for node in network.boxes) else None
         self.pool = WorkerPool(
             network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns, self.journeys,
-            on_failure, call_limits,
+            on_failure, call_limits, self.state.settings.unit == "vpipe",
         )  # fmt: skip
         for runtime in self.runtimes:
             runtime.watch_losses(self.shedding.book.boxes.get(runtime.node.number))

@@ -294,8 +294,12 @@ class Executable:
         self.routes = routes
         self.is_limited = any(isinstance(step, LimitedStep) for step in steps)
 
+    def open(self, claims: dict[int, Claim]) -> Inbox:
+        """Return the inbox of one run."""
+        return Inbox(claims)
+
     def run(self, claims: dict[int, Claim]) -> None:
-        inbox = Inbox(claims)
+        inbox = self.open(claims)
         for step in self.steps:
             step.run(inbox)
         self.finish(inbox)
@@ -313,7 +317,7 @@ class PlanRun:
         self.plan = plan
         self.begun_ns = perf_counter_ns()
         self._executable = executable
-        self._inbox = Inbox(claims)
+        self._inbox = executable.open(claims)
         self._at = 0  # the step that is under way
 
     def go_on(self) -> None:
@@ -342,16 +346,10 @@ def compile_sequence(
 ) -> Executable:
     """Compile these boxes, in this order, with the taps and drops that exist now."""
     dropped: Sheds = sheds or {}
-
-    def port(arcs: Sequence[int], followers: Followers) -> Port:
-        if dropped.keys().isdisjoint(arcs):
-            return Port(network, arcs, followers, routes, taps)
-        return ShedPort(network, arcs, followers, routes, taps, dropped)
-
     table = sequence_steps(network, boxes)
     singles = [
         (LimitedStep if runtimes[step.box].box.calls_users else SingleStep)(
-            runtimes[step.box], tuple(map(port, network.boxes[step.box].out_arcs, step.ports)), now_ns
+            runtimes[step.box], compile_ports(network, step, routes, taps, dropped), now_ns
         )
         for step in table
     ]
@@ -363,6 +361,19 @@ def compile_sequence(
         steps.append(FusedStep(tuple(singles[i : i + length])) if length > 1 else singles[i])
         i += length
     return Executable(tuple(steps), routes)
+
+
+def compile_ports(
+    network: Network, step: SequenceStep, routes: WorkerRoutes, taps: Taps, dropped: Sheds
+) -> tuple[Port, ...]:
+    """Return the output ports of a box at its place in a plan."""
+
+    def port(arcs: Sequence[int], followers: Followers) -> Port:
+        if dropped.keys().isdisjoint(arcs):
+            return Port(network, arcs, followers, routes, taps)
+        return ShedPort(network, arcs, followers, routes, taps, dropped)
+
+    return tuple(map(port, network.boxes[step.box].out_arcs, step.ports))
 
 
 def _chain_length(runtimes: Sequence[BoxRuntime], table: Sequence[SequenceStep], start: int, unfused: Set[int]) -> int:

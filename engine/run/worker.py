@@ -21,6 +21,7 @@ from catalog.network import Network
 from engine.operators.call_limits import CallAbandonedError, CallLimits
 from engine.run.executable import Executable, PlanRun, Sheds, WorkerRoutes, compile_sequence
 from engine.run.journeys.recorder import Journeys
+from engine.run.line import compile_line
 from engine.run.runtime import BoxRuntime
 from engine.run.taps import Taps
 from scheduler.claims import Claim, QueuedPlan
@@ -49,6 +50,7 @@ class WorkerPool:
         journeys: Journeys | None,
         on_failure: Callable[[Exception], None],
         call_limits: CallLimits | None = None,
+        is_line: bool = False,
     ) -> None:
         self.network = network
         self.runtimes = runtimes
@@ -69,6 +71,7 @@ class WorkerPool:
         self._runs: dict[int, PlanRun] = {}  # by thread: the plans that may have to be taken over
         self._version = 0  # of the taps and drops that sequences are compiled with
         self._executables: dict[tuple[int, ...], Executable] = {}
+        self._compile = compile_line if is_line else compile_sequence  # ``unit: vpipe``
         self._threads = [self._thread(number) for number in range(size)]
 
     def _thread(self, number: int, lost: int = 0) -> Thread:
@@ -201,7 +204,7 @@ class WorkerPool:
             if len(self._executables) >= EXECUTABLES_AT_MOST:
                 self.forget_compiled()
             version = self._version
-            executable = compile_sequence(
+            executable = self._compile(
                 self.network, self.runtimes, boxes, self.routes, self.taps, self.now_ns, self.sheds
             )
             if version == self._version:  # else it may lack a new tap or drop, and serves only once

@@ -15,8 +15,9 @@ HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*/*.yaml"))
 MATRIX = [
     Setting(train, workers, unit)
-    for train, workers, unit in product((1, 7, 1024), (1, 4), ("tuple", "box", "superbox"))
+    for train, workers, unit in product((1, 7, 1024), (1, 4), ("tuple", "box", "superbox", "vpipe"))
 ]
+MATRIX += [Setting(7, 2, "vpipe", "vpipe"), Setting(7, 2, "vpipe", "chain")]
 MATRIX += [Setting(7, 2, "superbox", policy) for policy in policies() if policy != "round_robin"]
 
 

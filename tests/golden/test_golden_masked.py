@@ -13,7 +13,8 @@ from tests.golden.test_golden import CASES
 
 
 @pytest.mark.parametrize("path", CASES, ids=[f"{p.parent.name}/{p.stem}" for p in CASES])
-def test_golden_masked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("unit", ["superbox", "vpipe"])
+def test_golden_masked(path: Path, unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     start = Engine.start
 
     def masked(engine: Engine) -> None:
@@ -24,7 +25,7 @@ def test_golden_masked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Engine, "start", masked)
     case = read_case(path)
-    rows, engine = run_case(case, Setting(7, 2))
+    rows, engine = run_case(case, Setting(7, 2, unit))
     check_rows(case, rows)
     assert all(queue.residual == 0 and queue.tuples == 0 for queue in engine.storage.queues)
     assert not engine.shedding.counts()

@@ -11,7 +11,7 @@ from storage.spill_files import SpillFiles
 from tests.golden.harness import Setting, check_rows, read_case, run_case
 from tests.golden.test_golden import CASES
 
-MATRIX = [Setting(1, 2), Setting(7, 1)]
+MATRIX = [Setting(1, 2), Setting(7, 1), Setting(7, 2, "vpipe")]
 
 
 @pytest.mark.parametrize("path", CASES, ids=[f"{p.parent.name}/{p.stem}" for p in CASES])

@@ -225,7 +225,7 @@ def test_vpipe_statistics_are_equation_1() -> None:
         (l12 * t2 + l13 * t3 + l14) / (l12 * t2 + l13 + l14),
         (l12 * t2 + l13 * t3 + l14 * t4) / (l12 * t2 + l13 * t3 + l14),
     ]
-    statistics = line_statistics(network, [b.cost_ns or 0 for b in network.boxes], flow)
+    statistics = line_statistics(network, range(len(network.boxes)), [b.cost_ns or 0 for b in network.boxes], flow)
     assert [s for _, s in statistics[1:]] == pytest.approx(expected)
     assert statistics[1][0] == pytest.approx(8.0 * l12 / (l12 + l13 + l14))
 

@@ -206,7 +206,7 @@ def joined(x: float, n: float, tuples: int) -> JoinTimes:
     rules = [ChainInOrder(network, at_once) for at_once in (False, True)]
     contenders: list[Policy] = [*rules, policies()["vpipe"]]
     runs = [TupleServer(network, policy, trains, (1.0, 1.0, n), 1.0) for policy in contenders]
-    slopes = runs[0].state.facts.chain_slope
+    slopes = [segment.slope for segment in runs[0].state.facts.chain_segment]
     assert slopes[O1] > slopes[O2], "Chain would run the other segment first"
     for run in runs:
         run.run()
