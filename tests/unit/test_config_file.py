@@ -63,7 +63,7 @@ sterams: {}
     assert told(text) == [
         ("engine.worker", 1, "unknown key 'worker'", "did you mean 'workers'?"),
         ("engine.memory", 1, "a size needs a unit: write 512MiB or 512B", ""),
-        ("scheduler.unit", 3, "'superbocks' is not one of tuple, box, superbox", "did you mean 'superbox'?"),
+        ("scheduler.unit", 3, "'superbocks' is not one of tuple, box, superbox, vpipe", "did you mean 'superbox'?"),
         (
             "scheduler.train",
             3,
