@@ -364,9 +364,10 @@ class SchedulerState:
     def _has_backlog(self) -> bool:
         """Return whether more tuples wait than two plans for each unit would take.
 
-        Then there is too much work; deadlines do not slip because trains are too long.
+        Then there is too much work; deadlines do not slip because trains are too long. Units that run or are queued
+        count too: under overload nearly every unit with tuples is held, and none may be ready.
         """
-        room = sum([self.auto_tuples[b] for unit in self.ready for b in self.unit_live[unit]])
+        room = sum([self.auto_tuples[b] for live in self.unit_live for b in live])
         return self.waiting_tuples > 2 * room > 0
 
     def _units_of(self, plan: Plan) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from catalog.qos import QoS
 from catalog.stats import Statistics
 from engine.simulate.sketch import NetworkSketch
 from scheduler.costs import Prediction, predict
-from scheduler.events import Claimed, Enqueued, MemoryShort, MissedShares, StatisticsMoved
+from scheduler.events import Claimed, Dispatched, Enqueued, MemoryShort, MissedShares, StatisticsMoved
 from scheduler.plan import Plan
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
@@ -228,6 +228,18 @@ def test_auto_does_not_shorten_trains_while_there_is_a_backlog() -> None:
     """Short trains cost more a tuple: with more waiting than can be taken, they would make it worse."""
     state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=40_000))
     state.apply(Enqueued((0,), 10_000, 2_000, 2_000, 0))
+    state.apply(MissedShares((0.9,)))
+    assert state.auto_tuples == [1_000]
+
+
+def test_auto_does_not_shorten_trains_while_the_unit_with_the_backlog_runs() -> None:
+    """Under overload every unit with tuples runs or is queued, and none is ready: that is a backlog all the same."""
+    state = waiting_state(TrainRule("auto"), qos=QoS(deadline_ns=40_000))
+    state.apply(Enqueued((0,), 10_000, 2_000, 2_000, 0))
+    plan = policies()["round_robin"](state, 3_000)
+    assert plan is not None
+    state.apply(Dispatched(plan))
+    assert not state.ready
     state.apply(MissedShares((0.9,)))
     assert state.auto_tuples == [1_000]
 
