@@ -9,6 +9,11 @@ as expired.
 Two settings run the policies as P4 does in its experiments: with ``overdue`` every one of them drops the tasks whose
 deadline is over; with ``whole`` a basic batch does not run before its interval is over.
 
+phi is a number of each query (P4 section 1.3): phi = phi_Q; for a query with windows, whose hop may be off by phi_w,
+"phi = phi_Q if phi_w < phi_Q, else phi = phi_w". phi_Q is ``basic``; phi_w is the share ``window`` of the hop. (For
+ease P4 then takes the smallest phi for all queries. Queues are by query here, so each keeps its own; ``window`` 0, the
+default, is one phi for all.)
+
 The controller reads the share of late tasks among the plans that have ended since its last reading. Dropped tasks do
 not count: they say that there was too much work, and a shorter batch, with more steps for the same tasks, would make
 that worse. With ``total`` the controller is that of P4: the change is from one execution to the next, SDMR is that of
@@ -19,6 +24,7 @@ there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import floor
 from typing import TYPE_CHECKING
 
@@ -34,14 +40,17 @@ if TYPE_CHECKING:
 Batch = tuple[int, int, int]
 """When the first task is due, how much later the last one, and how many there are, evenly spaced."""
 
+BatchKey = Callable[["SchedulerState", int, int], tuple[Key, int | None]]
+"""The key of a box (``Ranking``). It is a tuple, and its first part says whether the basic batch is still filling."""
+
 
 class Batches(Ranking):
     """An index of boxes by the deadline of their oldest tuple, which also counts the missed deadlines."""
 
     learns = True
 
-    def __init__(self, state: SchedulerState, adaptive: bool = False) -> None:
-        super().__init__(state, batch_key)
+    def __init__(self, state: SchedulerState, adaptive: bool = False, key: BatchKey | None = None) -> None:
+        super().__init__(state, key or batch_key)
         self.k = state.settings.batch.k
         self.share_missed = 0.0  # SDMR of the last interval
         self._adaptive = adaptive
@@ -106,11 +115,38 @@ def deadline_key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int
 def batch_key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
     """Return the deadline as the key. Where batches are whole, a batch that is still filling comes after all others
     until it is full."""
-    rule, head_ns = state.settings.batch, state.head_ns(box)
-    full_ns = head_ns + rule.basic_ns
-    if rule.whole and now_ns < full_ns:
+    if (full_ns := filling_until_ns(state, box, now_ns)) is not None:
         return (True, full_ns), full_ns
-    return (False, head_ns + state.facts.deadline_ns[box]), None
+    return (False, state.head_ns(box) + state.facts.deadline_ns[box]), None
+
+
+def urgency_key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
+    """Return MUF's key: critical tasks first, then the least laxity, deadline - now - C_total, of the head batch.
+
+    ``now`` is the same for all boxes, so it is left out, and the key holds until the queue changes. C_total is that of
+    P4's equations 4 and 5: n C' + C_sched.
+    """
+    if (full_ns := filling_until_ns(state, box, now_ns)) is not None:
+        return (True, False, full_ns), full_ns
+    rule, facts, head_ns = state.settings.batch, state.facts, state.head_ns(box)
+    until_ns = head_ns + rule.k * basic_ns(state, box)
+    tasks = sum([arrived_before(state.arcs[a], until_ns) for a in state.network.boxes[box].in_arcs])
+    laxity_ns = head_ns + facts.deadline_ns[box] - int(tasks * facts.downstream_ns[box]) - rule.step_ns
+    return (False, not facts.critical[box], laxity_ns), None
+
+
+def basic_ns(state: SchedulerState, box: int) -> int:
+    """Return phi of the queries behind a box (P4 section 1.3)."""
+    rule = state.settings.batch
+    return max(rule.basic_ns, int(rule.window * state.facts.hop_ns[box])) if rule.window else rule.basic_ns
+
+
+def filling_until_ns(state: SchedulerState, box: int, now_ns: int) -> int | None:
+    """Return when the basic batch at the head of a box is full, if batches are whole and it is not yet; else None."""
+    if not state.settings.batch.whole:
+        return None
+    full_ns = state.head_ns(box) + basic_ns(state, box)
+    return full_ns if now_ns < full_ns else None
 
 
 def late_tasks(batch: Batch, now_ns: int) -> float:
@@ -141,7 +177,7 @@ def batch_plan(state: SchedulerState, now_ns: int, *, drop: bool) -> Plan | None
     head_ns = head_after(state, box, late) if late else state.head_ns(box)
     if head_ns is None:
         return Plan((Step(box, 0),), {}, tuple(late.items()))
-    until_ns = head_ns + index.k * rule.basic_ns
+    until_ns = head_ns + index.k * basic_ns(state, box)
     takes = {
         a: arrived_before(state.arcs[a], until_ns) - late.get(a, 0)
         for b in state.unit_boxes[unit]

@@ -190,6 +190,15 @@ class Facts:
             for size, s, c in zip(self.tuple_bytes, self.selectivity, self.cost_ns, strict=True)
         ]
 
+    @cached_property
+    def hop_ns(self) -> list[int]:
+        """The shortest hop of the windows of event time in D(b); 0 where there is none."""
+        hops = [windows[0] if (windows := node.box.windows_ns()) else 0 for node in self.network.boxes]
+        for node in reversed(self.network.boxes):
+            behind = [hops[b] for b in (node.number, *self.network.fed[node.number]) if hops[b]]
+            hops[node.number] = min(behind, default=0)
+        return hops
+
     # -- the outputs' QoS ---------------------------------------------------------------------------------------------
 
     @cached_property
@@ -200,6 +209,30 @@ class Facts:
             min((d for o in reach if (d := outputs[o].qos.deadline_ns) is not None), default=INFINITE_NS)
             for reach in self.network.box_outputs
         ]
+
+    @cached_property
+    def critical(self) -> list[bool]:
+        """Whether a box serves an output of the critical set of MUF: the outputs by rising deadline, as long as
+        their load together is at most one processor.
+
+        The load of an output is the flow times the cost over all boxes that lead to it. Boxes that outputs share count
+        for each: P4 section 1.1 gives every query a stream of its own.
+        """
+        network = self.network
+        flow = self._load.flow(self._statistics.rate_per_s, self._port_selectivity).boxes.tolist()
+        load = [0.0] * len(network.outputs)
+        for node in network.boxes:
+            for output in network.box_outputs[node.number]:
+                load[output] += flow[node.number] * self.cost_ns[node.number] / 1e9
+        in_time = [(o.qos.deadline_ns, o.number) for o in network.outputs if o.qos.deadline_ns is not None]
+        critical: set[int] = set()
+        total = 0.0
+        for _, output in sorted(in_time):
+            total += load[output]
+            if total > 1.0:
+                break
+            critical.add(output)
+        return [not critical.isdisjoint(reach) for reach in network.box_outputs]
 
     @cached_property
     def tightest_ns(self) -> int:

@@ -51,7 +51,8 @@ class BatchRule:
     integral: float = 10.0  # Ki
     interval_ns: int = 0  # the shortest interval between two readings of the controller; 0: from plan to plan
     step_ns: int = 50_000  # C_sched: what a scheduling step costs
-    # Off in a daemon, on in the experiments of P4 (``batches``):
+    window: float = 0.0  # phi_w: the error that a window's hop may have, as a share of the hop
+    # Off unless the network file asks for them, on in the experiments of P4 (``batches``):
     whole: bool = False  # a basic batch waits until its interval is over
     overdue: bool = False  # every policy of deadlines drops the tasks whose deadline is over
     total: bool = False  # the controller's SDMR is that of the whole run, and dropped tasks count as missed

@@ -33,6 +33,7 @@ from catalog.config.units import (
     Listen,
     PositiveDuration,
     PositiveSize,
+    Share,
     parse_duration_ns,
     parse_share,
     parse_size_bytes,
@@ -134,6 +135,10 @@ class BatchSection(Section):
     integral: float = Field(default=10.0, ge=0, allow_inf_nan=False)
     interval_ns: Duration = Field(default=0, alias="interval")
     step_ns: Duration = Field(default=50_000, alias="step")
+    window: Share = 0.0
+    whole: bool = False
+    overdue: bool = False
+    total: bool = False
 
 
 class SchedulerSection(Section):

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from catalog.qos import QoS
+from catalog.stats import Statistics
+from engine.run.core import Engine
+from engine.run.network_file import read_network
+from engine.run.settings import scheduler_settings
 from engine.simulate.sketch import NetworkSketch
-from scheduler.batches import Batches, late_tasks
+from scheduler.batches import Batches, basic_ns, late_tasks
 from scheduler.events import Claimed, Clock, Dispatched, Enqueued, Expired, Finished
 from scheduler.policies import make_index, policies
 from scheduler.state import BatchRule, SchedulerSettings, SchedulerState
+from storage.train import Train
 
 
 def queries(policy: str, rule: BatchRule, *deadlines_ns: int) -> SchedulerState:
@@ -100,3 +105,75 @@ def test_in_total_what_was_dropped_counts_and_is_remembered() -> None:
     assert index.share_missed == pytest.approx(0.2) and index.k == 8 - 1  # floor(0.2 + 10 * 0.1)
     run_one(state, 0, 20, 40_000)
     assert index.share_missed == 0.0 and index.k == 8 - 1  # floor(-0.2 + 10 * 0.05)
+
+
+WINDOWED = """
+http: {listen: "off"}
+scheduler: {policy: bts, batch: {basic: 100ms, window: 25%, whole: true, overdue: true, total: true}}
+streams: {s: {schema: {n: int}}}
+boxes:
+  big: {filter: s, where: "n > 0"}
+  short: {aggregate: big, window: {tumbling: 200ms}, select: {c: "count(*)"}}
+  long: {aggregate: big, window: {sliding: 4s, advance: 2s}, select: {c: "count(*)"}}
+  none: {filter: s, where: "n > 1"}
+  rare: {aggregate: none, window: {tumbling: 2s}, select: {c: "count(*)"}}
+outputs:
+  a: {from: short, qos: {deadline: 1h}}
+  b: {from: long, qos: {deadline: 1h}}
+  c: {from: rare, qos: {deadline: 1h}}
+  d: {from: none, qos: {deadline: 1h}}
+"""
+
+
+def test_phi_of_a_query_with_windows() -> None:
+    """P4 section 1.3: phi = phi_Q if phi_w < phi_Q, else phi_w; phi_Q is 100 ms, phi_w a quarter of the hop."""
+    network = read_network(WINDOWED)
+    state = SchedulerState(network, scheduler_settings(network.config.scheduler))
+    phi_ms = {node.name: basic_ns(state, node.number) // 10**6 for node in network.boxes}
+    assert phi_ms == {"big": 100, "short": 100, "long": 500, "none": 500, "rare": 500}
+
+
+def test_the_settings_of_the_experiments_run_in_an_engine() -> None:
+    """Whole batches leave after their interval, also when nothing else happens."""
+    network = read_network(WINDOWED)
+    got: list[int] = []
+    outlets = [lambda train: None] * 3 + [lambda train: got.extend(train.columns[0].tolist())]
+    settings = scheduler_settings(network.config.scheduler)
+    engine = Engine(network, outlets, workers=1, policy="bts", settings=settings)
+    engine.start()
+    try:
+        schema = network.stream("s").schema
+        engine.ingress.admit(0, Train.from_pylists(schema, {"n": [0, 1, 2, 3]}, engine.now_ns()))
+        assert engine.drain(60)
+    finally:
+        engine.stop()
+    assert got == [2, 3]
+
+
+def test_muf_runs_the_critical_set_by_laxity() -> None:
+    """Loads of 0.4, 0.5 and 0.3 processors, deadlines of 10, 20 and 30 ms: the first two are critical (0.9), the third
+    would make it 1.2. At 100 ms the third query is due in 5 ms, the first in 9 ms with one task of 0.4 ms, the second
+    in 19 ms with 25 tasks of 0.5 ms. The laxities are 9 - 0.4 and 19 - 12.5: EDF takes the third query, MUF the
+    second, then the first, then the third."""
+    sketch = NetworkSketch()
+    for cost_ns, deadline_ns in ((400_000.0, 10**7), (500_000.0, 2 * 10**7), (300_000.0, 3 * 10**7)):
+        sketch.output(sketch.box(sketch.stream(), cost_ns=cost_ns), QoS(deadline_ns=deadline_ns))
+    network = sketch.network()
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:] = 0.0
+    statistics.rate_per_s[:] = 1_000.0
+    chosen = {}
+    for policy in ("bts", "muf"):
+        state = SchedulerState(network, SchedulerSettings(unit="box", batch=BatchRule(step_ns=0)), statistics)
+        state.follow(make_index(policies()[policy]))
+        for arc, arrival_ns, tuples in ((0, 99_000_000, 1), (1, 99_000_000, 25), (2, 75_000_000, 1)):
+            fill(state, arc, arrival_ns, tuples)
+        chosen[policy] = []
+        for _ in range(3):
+            state.apply(Clock(100_000_000))
+            plan = policies()[policy](state, 100_000_000)
+            assert plan is not None
+            state.apply(Dispatched(plan))
+            chosen[policy].append(plan.boxes[0])
+    assert state.facts.critical == [True, True, False]
+    assert chosen == {"bts": [2, 0, 1], "muf": [1, 0, 2]}

@@ -24,11 +24,13 @@ outputs:
 def test_every_key_is_handed_on() -> None:
     text = (
         "scheduler: {policy: ats, unit: superbox, spanner: 3, grid: 7, batch: {basic: 40ms, k: 5, proportional: 2,"
-        " integral: 3, interval: 1s, step: 1ms}}"
+        " integral: 3, interval: 1s, step: 1ms, window: 25%, whole: true, overdue: true, total: true}}"
     )
     settings = scheduler_settings(read_network(text + REST).config.scheduler, seed=4)
     assert (settings.spanner, settings.grid, settings.seed) == (3, 7, 4)
-    assert settings.batch == BatchRule(40_000_000, 5, 2.0, 3.0, 1_000_000_000, 1_000_000)
+    assert settings.batch == BatchRule(
+        40_000_000, 5, 2.0, 3.0, 1_000_000_000, 1_000_000, window=0.25, whole=True, overdue=True, total=True
+    )
 
 
 def test_an_empty_section_is_the_scheduler_as_it_is() -> None:
