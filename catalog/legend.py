@@ -19,7 +19,7 @@ LEGEND = tuple(
     Term(*term)
     for term in (
         ("engine", "load", "arriving work as a share of what can be done; above 100 % tuples wait or are dropped"),
-        ("engine", "memory", "bytes of tuples in queues, and the budget for them (engine.memory)"),
+        ("engine", "memory", "bytes in queues and in the state of boxes, and the budget for both (engine.memory)"),
         ("engine", "policy", "the rule that chooses what runs next, and the unit that it schedules"),
         ("engine", "workers busy", "share of the last seconds in which each worker thread ran boxes"),
         ("engine", "shedding", "level of the shed plan in force: 0 drops nothing, 1 drops all that may be dropped"),
@@ -51,5 +51,7 @@ LEGEND = tuple(
         ("box", "selectivity", "tuples out per tuple in"),
         ("box", "busy", "share of the last seconds in which the box ran; at most 100 %: one worker runs it at a time"),
         ("box", "waiting", "tuples in the queues before the box now"),
+        ("box", "keys", "keys that the box remembers; nothing for a box without keys"),
+        ("box", "state", "bytes of memory that the box uses to remember: windows, joins, keys"),
     )
 )  # fmt: skip

@@ -90,7 +90,8 @@ class BoxReading(NamedTuple):
     dead: int = 0
     null_errors: int = 0
     cost_ns: int = 0  # time inside the box, all calls
-    state_bytes: int = 0
+    state_bytes: int = 0  # in memory
+    state_keys: int = 0  # that the box remembers, in memory and on disk
     train_counts: Sequence[int] = ()  # calls by train_bucket()
     tuples_out_by_port: Sequence[int] = ()  # empty: unknown, assumed to be spread evenly
     withheld: int = 0  # results of windows of which tuples were dropped
@@ -202,7 +203,8 @@ class EngineReading(NamedTuple):
     now_ns: int = 0  # the engine's clock; arrival stamps use it too
     uptime_ns: int = 0
     workers: int = 0
-    memory_used: int = 0
+    memory_used: int = 0  # queues and state
+    memory_state: int = 0  # the state of boxes alone
     memory_budget: int = 0
     memory_peak: int = 0
     load_ratio: float = 0.0  # the monitor fills it in

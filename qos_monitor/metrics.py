@@ -156,7 +156,10 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
         "box_failed", "1 when the box processes nothing any more: all its tuples are dead.", label,
         (([b.name], float(bool(b.failure))) for b in boxes),
     )  # fmt: skip
-    yield _gauge("box_state_bytes", "Bytes of state in the box.", label, (([b.name], b.state_bytes) for b in boxes))
+    yield _gauge(
+        "box_state_bytes", "Bytes of the box's state in memory.", label, (([b.name], b.state_bytes) for b in boxes)
+    )
+    yield _gauge("box_state_keys", "Keys that the box remembers.", label, (([b.name], b.state_keys) for b in boxes))
     yield _histogram(
         "train_tuples", "Tuples in a train, one box call each.", label, TRAIN_BOUNDS,
         (([b.name], b.train_counts, b.tuples_in) for b in boxes),
@@ -313,9 +316,12 @@ def _engine(r: Readings) -> Iterator[Metric]:
     yield _gauge(
         "shed_level", "Position of the load shedder on its road map, 0 to 1; 0 sheds nothing.", [], [([], e.shed_level)]
     )
-    yield _gauge("memory_used_bytes", "Bytes of trains in queues.", [], [([], e.memory_used)])
+    yield _gauge("memory_used_bytes", "Bytes of trains in queues and of the state of boxes.", [], [([], e.memory_used)])
+    yield _gauge("memory_state_bytes", "Bytes of the state of boxes.", [], [([], e.memory_state)])
     yield _gauge("memory_peak_bytes", "The largest memory_used_bytes since the start.", [], [([], e.memory_peak)])
-    yield _gauge("memory_budget_bytes", "Bytes that queues may hold before reading stops.", [], [([], e.memory_budget)])
+    yield _gauge(
+        "memory_budget_bytes", "Bytes that queues and state may hold before reading stops.", [], [([], e.memory_budget)]
+    )
     yield _gauge("spill_bytes", "Bytes of trains on disk.", [], [([], e.spill_bytes)])
     yield _gauge("dead_letters", "Refused tuples kept for inspection.", [], [([], e.dead_letters)])
     yield _counter(

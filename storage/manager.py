@@ -1,9 +1,10 @@
-"""The storage manager: every arc's queue under one lock and one byte budget.
+"""The storage manager: every arc's queue under one lock, and one byte budget for queues and the state of boxes.
 
-The budget counts each train once, however many arcs it waits on. It is soft towards boxes: the manager always accepts
-the output of a box, because refusing it would lose it. It is hard towards the edge: ``has_room`` becomes false at the
-budget, and true again at ``LOW_WATER`` of it. Between the two the router does not read its sockets, so TCP pushes back
-on the senders.
+The budget counts each train once, however many arcs it waits on, and the bytes that boxes remember (``note_state``). It
+is soft towards boxes: the manager always accepts the output of a box, because refusing it would lose it. It is hard
+towards the edge: ``has_room`` becomes false at the budget, and true again at ``LOW_WATER`` of it. Between the two the
+router does not read its sockets, so TCP pushes back on the senders. A box whose state is at its own limit closes the
+edge too, until it is below it.
 
 Threads: any thread may enqueue; only the scheduler thread takes. No I/O under the lock.
 """
@@ -64,8 +65,11 @@ class StorageManager:
         self._lock = Lock()
         self.queues = [ArcQueue() for _ in range(arcs)]
         self.budget_bytes = budget_bytes
-        self.used_bytes = 0
-        self.peak_bytes = 0
+        self.used_bytes = 0  # of trains in queues
+        self.state_bytes = 0  # of the state of all boxes
+        self.peak_bytes = 0  # the most of both together
+        self._state_by_box: dict[int, int] = {}
+        self._full_boxes: set[int] = set()  # whose state is at its limit, and which let the edge wait for that
         self._has_room = True
         self._on_room = on_room
         self._on_expired = on_expired
@@ -85,6 +89,11 @@ class StorageManager:
     def is_spilled(self, arc: int) -> bool:
         """Tell whether a part of this arc's queue is on disk: new trains must not overtake it."""
         return False
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of queues and state together. Read without the lock."""
+        return self.used_bytes + self.state_bytes
 
     @property
     def has_room(self) -> bool:
@@ -146,11 +155,34 @@ class StorageManager:
             for arc in arcs:
                 self.queues[arc].put(train, lease)
             self.used_bytes += nbytes
-            if self.used_bytes >= self.budget_bytes:
-                self._has_room = False
-            if self.used_bytes > self.peak_bytes:
-                self.peak_bytes = self.used_bytes
+            self._note_use()
         return nbytes
+
+    # -- the state of boxes -------------------------------------------------------------------------------------------
+
+    def note_state(self, box: int, nbytes: int, *, is_full: bool = False) -> None:
+        """Count the state of a box, now that it has this many bytes. ``is_full``: the edge waits until it has fewer.
+
+        Called by the worker that runs the box.
+        """
+        with self._lock:
+            self.state_bytes += nbytes - self._state_by_box.get(box, 0)
+            self._state_by_box[box] = nbytes
+            (self._full_boxes.add if is_full else self._full_boxes.discard)(box)
+            self._note_use()
+            room_again = self._free([])
+        if room_again:
+            self._on_room()
+
+    def _note_use(self) -> None:
+        """Take note of the bytes in use, under the lock."""
+        held_bytes = self.used_bytes + self.state_bytes
+        if held_bytes >= self.budget_bytes or self._full_boxes:
+            self._has_room = False
+        if held_bytes > self.peak_bytes:
+            self.peak_bytes = held_bytes
+
+    # -- and out ------------------------------------------------------------------------------------------------------
 
     def pass_by(self, arcs: Sequence[int], tuples: int) -> None:
         """Count tuples that bypass the queue as enqueued and dequeued, so that the arcs' law holds."""
@@ -197,7 +229,8 @@ class StorageManager:
             lease.holders -= 1
             if lease.holders == 0:
                 self.used_bytes -= lease.nbytes
-        if self._has_room or self.used_bytes > self.budget_bytes * self.low_water:
+        held_bytes = self.used_bytes + self.state_bytes
+        if self._has_room or self._full_boxes or held_bytes > self.budget_bytes * self.low_water:
             return False
         self._has_room = True
         return True

@@ -130,7 +130,7 @@ class SpillingStorage(StorageManager):
             return False
         if not self._spillable[arc] or self.queues[arc].nbytes + nbytes <= self.pin_bytes:
             return True
-        return self.used_bytes + nbytes <= self._levels.above_bytes[arc]
+        return self.used_bytes + self.state_bytes + nbytes <= self._levels.above_bytes[arc]
 
     def _put(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
         lease = Lease(nbytes, len(arcs))
@@ -147,12 +147,6 @@ class SpillingStorage(StorageManager):
             self.queues[arc].enqueued += train.count
             if self.queues[arc].nbytes < self.ahead_bytes:
                 self._hungry[arc] = None
-
-    def _note_use(self) -> None:
-        if self.used_bytes >= self.budget_bytes:
-            self._has_room = False
-        if self.used_bytes > self.peak_bytes:
-            self.peak_bytes = self.used_bytes
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         taken = super().take(arc, tuples, trains)
@@ -212,7 +206,8 @@ class SpillingStorage(StorageManager):
         queue = self.queues[arc]
         if queue.nbytes >= self.ahead_bytes:
             return False
-        return not queue.entries or self.used_bytes < self.budget_bytes * READ_BELOW
+        held_bytes = self.used_bytes + self.state_bytes
+        return not queue.entries or held_bytes < self.budget_bytes * READ_BELOW
 
     def _is_head(self, arc: int, block: Block) -> bool:
         blocks = self.blocks.by_arc[arc]
@@ -248,7 +243,7 @@ class SpillingStorage(StorageManager):
 
     def _write_next(self) -> bool:
         with self._lock:
-            if self.used_bytes < self.budget_bytes * WRITE_ABOVE:
+            if self.used_bytes + self.state_bytes < self.budget_bytes * WRITE_ABOVE:
                 return False
             block = self.blocks.next_write()
             trains = None if block is None else block.trains

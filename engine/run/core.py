@@ -99,7 +99,7 @@ class Engine:
         self.spiller: Spiller | None = None if spill is None else Spiller()
         self.storage = self._make_storage(memory_bytes, spill)
         self.state = SchedulerState(network, settings, statistics)
-        self.runtimes = [BoxRuntime(node) for node in network.boxes]
+        self.runtimes = [BoxRuntime(node, self.storage) for node in network.boxes]
         self.journeys = Journeys(network, self.runtimes, now_ns) if explain else None
         execution_queue: SimpleQueue[QueuedPlan] = SimpleQueue()
         self.loop = SchedulerLoop(

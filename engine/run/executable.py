@@ -197,6 +197,7 @@ class SingleStep:
         runtime.cost_ns += perf_counter_ns() - begun_ns
         if failed:
             runtime.count_dead_after_failure()
+        runtime.measure_after(train.count, advanced=train.watermark_ns != NO_WATERMARK)
         for out_port, out in emitted:
             runtime.tuples_out[out_port] += out.count
             self.ports[out_port].send(out, inbox)

@@ -7,7 +7,7 @@ train would cost more than the train.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from catalog.network import BoxNode
 from catalog.readings import TRAIN_BOUNDS, BoxReading
@@ -19,8 +19,27 @@ if TYPE_CHECKING:
     from load_shedder.record.book import BoxLosses
 
 
+MEASURE_EVERY = 2_048
+"""Tuples that a box takes before its state is measured again. Measuring takes 5 to 10 us."""
+
+SMALL_BYTES = 64 * 1024
+"""A state below this need not be measured when windows close: it frees next to nothing."""
+
+
+class StateAccount(Protocol):
+    """The memory budget as a box sees it (``storage/manager.py``)."""
+
+    @property
+    def has_room(self) -> bool: ...
+
+    def note_state(self, box: int, nbytes: int, *, is_full: bool = False) -> None: ...
+
+
 class BoxRuntime:
     __slots__ = (
+        "_account",
+        "_measured_bytes",
+        "_unmeasured",
         "box",
         "call_limits",
         "calls",
@@ -38,9 +57,14 @@ class BoxRuntime:
         "watermark_ns",
     )
 
-    def __init__(self, node: BoxNode) -> None:
+    def __init__(self, node: BoxNode, account: StateAccount | None = None) -> None:
+        """``account`` counts the bytes of the state; None where nobody counts them."""
         self.node = node
         self.box: Box = node.box
+        has_state = type(node.box).state_nbytes is not Box.state_nbytes
+        self._account = account if has_state else None
+        self._measured_bytes = 0
+        self._unmeasured = 0  # tuples since the last measurement
         self.state = self.box.new_state()
         self.losses: BoxLosses | None = None
         self.resets = 0  # how often the state was replaced by an empty one
@@ -55,6 +79,27 @@ class BoxRuntime:
         self.watermark_ns = NO_WATERMARK  # the lowest of the ports
         self.closed_ns = NO_WATERMARK  # the same, once the box has closed its windows up to it
 
+    def measure_after(self, tuples: int, *, advanced: bool) -> None:
+        """Count the bytes of the state in the budget, if it may have changed much. After each call of the box."""
+        if self._account is None:
+            return
+        self._unmeasured += tuples
+        if self._unmeasured >= MEASURE_EVERY or (advanced and self._measured_bytes >= SMALL_BYTES):
+            self.measure()
+
+    def measure(self) -> None:
+        """Count the bytes of the state in the budget."""
+        self._unmeasured = 0
+        account = self._account
+        if account is None:
+            return
+        if not account.has_room:
+            self.box.trim(self.state)
+        nbytes = self.box.state_nbytes(self.state)
+        if nbytes != self._measured_bytes:
+            self._measured_bytes = nbytes
+            account.note_state(self.node.number, nbytes)
+
     def watch_losses(self, losses: BoxLosses | None) -> None:
         """Give the box the record of tuples dropped before it. Called again after its state is restored."""
         self.losses = losses
@@ -67,6 +112,7 @@ class BoxRuntime:
         self.resets += 1
         self.watch_losses(self.losses)
         self.limit_calls(self.call_limits)
+        self.measure()
 
     def limit_calls(self, limits: CallLimits | None) -> None:
         """Give the box time limits for calls of users' code. Called again after its state is restored."""
@@ -98,6 +144,7 @@ class BoxRuntime:
             null_errors=tally.null_errors,
             cost_ns=self.cost_ns,
             state_bytes=self.box.state_nbytes(self.state),
+            state_keys=self.box.state_keys(self.state),
             train_counts=tuple(self.train_counts),
             tuples_out_by_port=tuple(self.tuples_out),
             withheld=self.losses.withheld if self.losses is not None else 0,

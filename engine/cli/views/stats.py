@@ -202,18 +202,24 @@ def _boxes(stats: Stats, most: int) -> RenderableType:
     boxes = stats["boxes"]
     shown = sorted(boxes, key=lambda b: (-b["queue_tuples"], -b["busy_ratio"]))[:most] if len(boxes) > most else boxes
     table = FittedTable(
-        "box", "kind", "in/s", "cost/tuple", "cost/call", "train", "selectivity", "busy", "waiting",
-        spare=("cost/call", "train", "selectivity", "kind"), left=("kind",),
+        "box", "kind", "in/s", "cost/tuple", "cost/call", "train", "selectivity", "busy", "waiting", "keys",
+        "state", spare=("keys", "cost/call", "train", "selectivity", "kind", "state"), left=("kind",),
     )  # fmt: skip
     for b in shown:
         table.add_row(
             Text(b["name"], "bold"), b["kind"], count(b["rate_per_s"]), cost(b["mean_tuple_ns"]),
             cost(b["mean_call_ns"]), count(b["mean_call_tuples"]), f"{b['selectivity']:.3f}",
-            f"{b['busy_ratio']:.0%}", count(b["queue_tuples"]),
+            f"{b['busy_ratio']:.0%}", count(b["queue_tuples"]), *_remembered(b),
         )  # fmt: skip
     if len(shown) == len(boxes):
         return table
     return Group(table, Text(f"and {len(boxes) - len(shown)} boxes with shorter queues", "dim"))
+
+
+def _remembered(box: Stats) -> tuple[str, str]:
+    """Write the keys and the bytes of a box's state; nothing for a box without state."""
+    keys, held = box["state_keys"], box["state_bytes"]
+    return count(keys) if keys else "", size(held) if held else ""
 
 
 def utility(output: Stats) -> float:

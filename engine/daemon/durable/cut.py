@@ -165,6 +165,7 @@ def restore_runtime(runtime: BoxRuntime, data: Mapping[str, Any]) -> bool:
     runtime.train_counts = list(data["train_counts"])
     runtime.port_watermarks_ns = list(data["port_watermarks_ns"])
     runtime.watermark_ns = int(data["watermark_ns"])
+    runtime.measure()
     return True
 
 

@@ -289,6 +289,12 @@ class Aggregate(Box):
     def state_nbytes(self, state: Windows) -> int:
         return state.nbytes
 
+    def trim(self, state: Windows) -> None:
+        state.forget()
+
+    def state_keys(self, state: Windows) -> int:
+        return state.keys.count
+
     def snapshot(self, state: Windows) -> dict[str, Any]:
         return state.snapshot()
 

@@ -212,7 +212,14 @@ class Box(ABC):
         return 0
 
     def state_nbytes(self, state: Any) -> int:
-        """Return about how many bytes the state holds."""
+        """Return about how many bytes the state holds. Cheap: it adds up the sizes of arrays. Any thread."""
+        return 0
+
+    def trim(self, state: Any) -> None:
+        """Give back memory that is not in use any more, also where keeping it would be faster: memory is short."""
+
+    def state_keys(self, state: Any) -> int:
+        """Return how many keys the state remembers; 0 for a box without keys. Any thread."""
         return 0
 
     def snapshot(self, state: Any) -> Any:

@@ -87,6 +87,9 @@ class Dedup(Box):
     def state_nbytes(self, state: LastTimes) -> int:
         return state.nbytes
 
+    def state_keys(self, state: LastTimes) -> int:
+        return state.keys.count
+
     def snapshot(self, state: LastTimes) -> dict[str, Any]:
         return state.snapshot(state.live())
 

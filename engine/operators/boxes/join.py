@@ -288,6 +288,9 @@ class Join(Box):
     def state_nbytes(self, state: JoinState) -> int:
         return state.nbytes
 
+    def state_keys(self, state: JoinState) -> int:
+        return state.keys.count
+
     def snapshot(self, state: JoinState) -> dict[str, Any]:
         return state.snapshot()
 

@@ -130,6 +130,9 @@ class Latest(Box):
     def state_nbytes(self, state: LatestState) -> int:
         return state.seen.nbytes + state.store.nbytes + state.row_of.nbytes
 
+    def state_keys(self, state: LatestState) -> int:
+        return state.seen.keys.count
+
     def snapshot(self, state: LatestState) -> dict[str, Any]:
         live = state.seen.live()
         return {"seen": state.seen.snapshot(live), "rows": pack(state.store.train(state.row_of.take(live)))}

@@ -288,6 +288,9 @@ class Top(Box):
     def state_nbytes(self, state: TopState) -> int:
         return state.keys.nbytes + state.store.nbytes + state.candidates.nbytes + state.counts.nbytes
 
+    def state_keys(self, state: TopState) -> int:
+        return state.keys.count
+
     def snapshot(self, state: TopState) -> dict[str, Any]:
         by_arrival = np.argsort(state.candidates[3])
         keys = np.arange(state.keys.count) if self._size_ns is None else np.empty(0, np.int64)
