@@ -286,9 +286,20 @@ class StreamModel(Section):
     time: str | None = None
     slack_ns: Duration = Field(default=0, alias="slack")
     max_skew_ns: PositiveDuration = Field(default=3_600 * 10**9, alias="max_skew")
-    idle_ns: PositiveDuration | None = Field(default=None, alias="idle")
+    idle_ns: Annotated[PositiveDuration | None, BeforeValidator(_off)] = Field(default=None, alias="idle")
     source: Source | None = None
     overload: Literal["shed", "block", "spill"] = "block"
+
+    @property
+    def is_never_idle(self) -> bool:
+        """Tell whether the file says ``idle: off``: the user knows that only tuples and heartbeats move event time."""
+        return self.idle_ns is None and "idle_ns" in self.model_fields_set
+
+    @model_validator(mode="after")
+    def _check_idle(self) -> StreamModel:
+        if self.is_never_idle and self.time is None:
+            raise ValueError("idle: off needs time; without it the time of the stream is the clock")
+        return self
 
     def make_schema(self) -> Schema:
         return Schema(tuple(SchemaField.parse(name, text) for name, text in self.columns.items()))

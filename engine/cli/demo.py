@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.lab.demo.scene import Scene
 
 
-FOOTER_LINES = 2
+FOOTER_LINES = 3
 SETTLE_SECONDS = 15.0
 
 
@@ -102,15 +102,19 @@ def addresses(network: Network, remote: Remote) -> Iterator[str]:
 
 
 def footer(network: Network, remote: Remote) -> list[str]:
-    """Name the same addresses in two lines, for the bottom of the screen."""
+    """Name the same addresses in short, for the bottom of the screen."""
     from engine.lab.demo.scene import reachable
 
     feeds = [f"{s.name} {reachable(s.source.tcp).port}" for s in network.streams]
     reads = [f"{o.name} {reachable(o.sink.tcp).port}" for o in network.outputs]
     host = reachable(network.streams[0].source.tcp).host
     return [
-        f"nc {host} PORT   feed: {', '.join(feeds)}   read: {', '.join(reads)}",
-        f"{remote.url}/metrics   {remote.url}/   ? explains the words, Ctrl-C ends it",
+        f"nc {host} PORT",
+        f"feed: {', '.join(feeds)}",
+        f"read: {', '.join(reads)}",
+        f"{remote.url}/metrics",
+        f"{remote.url}/",
+        "? explains the words, Ctrl-C ends it",
     ]
 
 
@@ -120,8 +124,9 @@ def _show_live(scene: Scene, network: Network, remote: Remote, until_s: float) -
 
     from engine.cli.live_screen import live_screen
     from engine.cli.views.stats import draw, rows_left
+    from engine.cli.views.wrapped_parts import WrappedParts
 
-    posts = Text("\n".join(footer(network, remote)), "dim", no_wrap=True, overflow="ellipsis")
+    posts = WrappedParts([Text(part, "dim") for part in footer(network, remote)])
     with live_screen() as screen:
         for stats in _answers(scene, remote, until_s):
 

@@ -88,7 +88,8 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     network = read_network(file, overrides=overrides)
     set_up_logs(network.config.log.format, network.config.log.level)
     for warning in network.warnings:
-        log.warning("%s:%d: %s: %s", file, warning.line, warning.place, warning.message)
+        hint = f" ({warning.hint})" if warning.hint else ""
+        log.warning("%s:%d: %s: %s%s", file, warning.line, warning.place, warning.message, hint)
     signals = Signals((*STOPS, signal.SIGHUP))
     name_process("aurorad")
     tune_process()

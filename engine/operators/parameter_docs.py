@@ -19,6 +19,7 @@ UNITS = {
     Duration: "duration", PositiveDuration: "duration above 0", Size: "size", PositiveSize: "size above 0",
     Share: "share", Cost: "duration",
 }  # fmt: skip
+WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 
 
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[list[str]]:
@@ -66,7 +67,7 @@ def _kind(hint: Any) -> str:
         return f"names, each with a {_kind(get_args(hint)[1])}"
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         return "keys below"
-    return {int: "whole number", float: "number", str: "text", bool: "true or false"}.get(hint, "any")
+    return getattr(hint, "written_as", None) or WORDS.get(hint, "any")
 
 
 def _plural(word: str) -> str:

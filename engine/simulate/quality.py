@@ -101,7 +101,7 @@ class DeliveryRecorder:
         self.squares += float(np.dot(np.square(latency_ns / self._ideal_ns), weight))
         graph = self._qos.latency
         self.utility += float(np.dot(graph.utilities(latency_ns), weight) if graph else weight.sum())
-        if self._qos.deadline_ns is not None:
+        if self._qos.deadline_ns:  # a graph that falls from 0 on has no deadline to miss
             self.missed += float(weight[latency_ns > self._qos.deadline_ns].sum())
 
     def quality(self) -> Quality:

@@ -145,6 +145,12 @@ def test_quality_by_hand() -> None:
     assert quality.slowdown_l2 == pytest.approx((1 + 4 + 16 + 64) ** 0.5)
 
 
+def test_a_graph_that_falls_from_the_start_has_no_deadline_to_miss() -> None:
+    recorder = DeliveryRecorder(QoS(QoSGraph(((0.0, 1.0), (30.0, 0.0))), deadline_ns=0), ideal_ns=5.0, from_ns=0)
+    recorder.deliver(SimulatedTrain(1, 100, 100, 100), 115)
+    assert recorder.quality().missed == 0
+
+
 # -- a run ------------------------------------------------------------------------------------------------------------
 
 

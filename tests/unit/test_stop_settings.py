@@ -20,6 +20,7 @@ outputs: {{o: {{from: b}}}}
 """
 
 
+NDJSON = "source: {tcp: 127.0.0.1:0, format: ndjson}"
 CSV = "source: {tcp: 127.0.0.1:0, format: csv}"
 WINDOW = 'aggregate: s, window: {tumbling: 1s}, select: {n: "count(*)"}'
 JOIN = 'join: [s, t], "on": "l.k = r.k", within: 1s'
@@ -47,7 +48,7 @@ def test_keep_without_a_data_dir_is_refused_at_its_line() -> None:
 
 def warnings(box: str, stream: str) -> list[str]:
     found = read_network(network(box, stream), {}).warnings
-    return [f"{w.place}: {w.message}" for w in found if "wait here" in w.message]
+    return [f"{w.place}: {w.message}" for w in found if "the last tuples wait" in w.message]
 
 
 @pytest.mark.parametrize(
@@ -61,15 +62,28 @@ def warnings(box: str, stream: str) -> list[str]:
         "bsort: s, slack: 1s",
     ],
 )
-def test_a_box_whose_last_tuples_only_a_later_one_frees_gets_a_warning(box: str) -> None:
-    assert warnings(box, CSV) == ["boxes.b: the last tuples of stream s wait here until a later one comes"]
+@pytest.mark.parametrize("stream", [CSV, NDJSON])
+def test_a_stream_whose_last_tuples_only_a_later_one_frees_gets_a_warning(box: str, stream: str) -> None:
+    assert warnings(box, stream) == ["streams.s: the last tuples wait in b until a later one comes"]
+
+
+def test_the_hint_names_heartbeats_only_where_the_format_has_them() -> None:
+    for stream, has_them in ((CSV, False), (NDJSON, True)):
+        found = read_network(network(WINDOW, stream), {}).warnings
+        assert ["heartbeats" in w.hint for w in found if w.place == "streams.s"] == [has_them]
+
+
+def test_idle_off_needs_an_event_time() -> None:
+    with pytest.raises(NetworkError, match="idle: off needs time"):
+        read_network(network(WINDOW, "idle: off").replace("time: ts, ", ""), {})
 
 
 @pytest.mark.parametrize(
     ("box", "stream"),
     [
         (WINDOW, f"{CSV}, idle: 5s"),
-        (WINDOW, "source: {tcp: 127.0.0.1:0, format: ndjson}"),
+        (WINDOW, f"{CSV}, idle: off"),
+        (WINDOW, f"{NDJSON}, idle: off"),
         (WINDOW, ""),
         ('aggregate: s, window: {count: 3}, select: {n: "count(*)"}', CSV),
         (f"{WINDOW}, timeout: 1s", CSV),

@@ -70,6 +70,13 @@ def test_a_narrow_terminal_shows_fewer_columns_and_these_whole() -> None:
     assert {"p50", "p99", "utility", "readers"} <= set(line_of(narrow, "output").split())
 
 
+def test_the_header_breaks_between_its_parts() -> None:
+    data = stats()
+    data["workers"] = [dict(data["workers"][0], busy_ratio=0.25)] * 4
+    for width in range(60, 140, 5):
+        assert "workers busy 25% 25% 25% 25%" in drawn(data, width=width)
+
+
 def test_a_long_network_shows_where_most_waits() -> None:
     data = stats()
     data["boxes"] = [dict(data["boxes"][0], name=f"b{i}", queue_tuples=i) for i in range(50)]

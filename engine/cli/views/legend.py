@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 HEADINGS = {"engine": "engine, in the first two lines", "output": "outputs", "stream": "streams", "box": "boxes"}
-BACK = "? or any other key goes on"
+BACK = "any key goes back to the table"
+NEXT = "page {} of {}; ? goes on, any other key goes back to the table"
 
 
 def draw_legend(sections: Iterable[str] = tuple(HEADINGS)) -> RenderableType:
@@ -36,7 +37,9 @@ def legend_pages(console: Console) -> list[RenderableType]:
     from rich.console import Group
     from rich.text import Text
 
-    back = Text(BACK, "dim")
     if len(console.render_lines(draw_legend(), pad=False)) + 1 <= console.height:
-        return [Group(draw_legend(), back)]
-    return [Group(draw_legend((section,)), back) for section in HEADINGS]
+        return [Group(draw_legend(), Text(BACK, "dim"))]
+    return [
+        Group(draw_legend((section,)), Text(NEXT.format(page, len(HEADINGS)), "dim"))
+        for page, section in enumerate(HEADINGS, start=1)
+    ]

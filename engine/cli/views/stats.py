@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.views.fitted_table import FittedTable
 from engine.cli.views.numbers import cost, count, duration, size
 from engine.cli.views.spark_jobs import spark_lines
+from engine.cli.views.wrapped_parts import WrappedParts
 from engine.simulate.sparkline import sparkline
 
 if TYPE_CHECKING:
@@ -65,25 +66,26 @@ def one_line(stats: Stats) -> str:
     return " | ".join([*parts, *spark_lines(stats)])
 
 
-def _header(stats: Stats) -> Text:
+def _header(stats: Stats) -> WrappedParts:
     from rich.text import Text
 
     engine, scheduler = stats["engine"], stats["scheduler"]
     load = engine["load_ratio"]
     workers = " ".join(f"{w['busy_ratio']:.0%}" for w in stats["workers"])
-    text = Text.assemble(
-        ("aurorad ", "bold"), engine["version"], "   load ", (f"{load:.0%}", "bold red" if load > 1 else "bold"),
-        "   memory ", (f"{size(engine['memory_used'])} of {size(engine['memory_budget'])}", "bold"),
-        "   policy ", (f"{scheduler['policy']} {scheduler['unit']}".strip() or "-", "bold"),
-        "   up ", (duration(engine["uptime_ns"]), "bold"),
-    )  # fmt: skip
+    parts = [
+        Text.assemble(("aurorad ", "bold"), engine["version"]),
+        Text.assemble("load ", (f"{load:.0%}", "bold red" if load > 1 else "bold")),
+        Text.assemble("memory ", (f"{size(engine['memory_used'])} of {size(engine['memory_budget'])}", "bold")),
+        Text.assemble("policy ", (f"{scheduler['policy']} {scheduler['unit']}".strip() or "-", "bold")),
+        Text.assemble("up ", (duration(engine["uptime_ns"]), "bold")),
+    ]
     if workers:
-        text.append(f"   workers busy {workers}")
+        parts.append(Text(f"workers busy {workers}"))
     if shedding := shed_line(stats):
-        text.append(f"   {shedding}", "bold yellow")
+        parts.append(Text(shedding, "bold yellow"))
     if lost := sum(stats["conservation_residual"].values()):
-        text.append(f"   unaccounted for: {lost} tuples", "bold red")
-    return text
+        parts.append(Text(f"unaccounted for: {lost} tuples", "bold red"))
+    return WrappedParts(parts)
 
 
 def shed_line(stats: Stats) -> str:

@@ -101,7 +101,9 @@ def sketch(network: Network) -> Drawing:
 def describe_qos(qos: QoS) -> str:
     """Describe QoS in a few words: ``in 200ms``, ``keep 70%``, ``prefer severity >= 3``."""
     words = []
-    if qos.deadline_ns is not None:
+    if qos.deadline_ns == 0:
+        words.append("the sooner the better")  # the graph falls from 0 on
+    elif qos.deadline_ns is not None:
         words.append(f"in {format_duration(qos.deadline_ns)}")
     elif qos.latency is not None:
         words.append("any delay")

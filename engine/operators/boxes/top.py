@@ -127,9 +127,10 @@ class Top(Box):
         added = (RANK, *(BOUNDS if self._size_ns is not None else ()))
         for field in added:
             if field.name in schema:
-                raise BindError(
-                    f"the result has a field {field.name} of its own", hint=f"rename {field.name} in a map above"
-                )
+                hint = f"rename {field.name} in a map above"
+                if field in BOUNDS:
+                    hint += ", or leave it out of an aggregate above with bounds: [window_time]"
+                raise BindError(f"the result has a field {field.name} of its own", hint=hint)
         self._out = Schema((*schema.fields, *added))
         return (self._out,)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, InstanceOf
 from sqlglot import exp
@@ -30,6 +30,8 @@ LEFT, RIGHT = "l.", "r."
 @dataclass(frozen=True, slots=True)
 class Band:
     """The right time lies between ``before_ns`` below the left time and ``after_ns`` above it, both inclusive."""
+
+    written_as: ClassVar[str] = "duration, or keys before and after"  # in the manual
 
     before_ns: int
     after_ns: int
