@@ -316,7 +316,12 @@ def _engine(r: Readings) -> Iterator[Metric]:
     yield _gauge(
         "shed_level", "Position of the load shedder on its road map, 0 to 1; 0 sheds nothing.", [], [([], e.shed_level)]
     )
-    yield _gauge("memory_used_bytes", "Bytes of trains in queues and of the state of boxes.", [], [([], e.memory_used)])
+    yield _gauge(
+        "memory_used_bytes",
+        "Bytes of trains in queues and in running plans, and of the state of boxes.",
+        [],
+        [([], e.memory_used)],
+    )
     yield _gauge("memory_state_bytes", "Bytes of the state of boxes.", [], [([], e.memory_state)])
     yield _gauge("memory_peak_bytes", "The largest memory_used_bytes since the start.", [], [([], e.memory_peak)])
     yield _gauge(

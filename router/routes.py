@@ -8,7 +8,7 @@ Threads: every worker, and every thread that admits trains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from storage.manager import StorageManager
@@ -48,6 +48,10 @@ class Routes:
         """Put a train on these arcs, and wake the scheduler."""
         self.enqueue_without_waking(arcs, train)
         self._wake()
+
+    def unpin(self, arcs: Iterable[int]) -> None:
+        """Free the trains that a plan has taken from these arcs: it has ended."""
+        self._storage.unpin(arcs)
 
     def deliver(self, output: int, train: Train) -> None:
         """Hand a train to an output."""

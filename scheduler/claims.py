@@ -5,7 +5,11 @@ Choosing is the policy's; this module only takes. The order matters:
 1. Drop the tuples that the plan itself gives up (``Plan.expired``).
 2. Drop the tuples at the head of a queue that cannot reach any output in time (``deadlines``). Dropping before taking
    lets the plan spend its limit on tuples that are still of use.
-3. Take the tuples that the plan claims.
+3. Take the tuples that the plan claims. Where a queue of the plan is partly on disk, search upstream from the output as
+   P3 does ("Putting It All Together"): "going upstream, Aurora will then consider other boxes, until either it
+   considers a box whose queue is not in memory or it runs out of boxes". So the boxes behind such a queue run, and so
+   does its own box, on the part that is in memory; the boxes that feed it give no tuples, because their output would
+   only go to disk. If nothing waits behind it in memory, they run all the same: a plan must do some work.
 4. End the superbox at a queue that is partly on disk: a train that bypassed it would overtake the part on disk.
 
 Only the thread that has the scheduler's turn calls this (``loop``).
@@ -18,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from scheduler.deadlines import dead_at_head
 from scheduler.events import Claimed, Expired
-from scheduler.plan import Plan
+from scheduler.plan import Plan, Step
 from scheduler.state import SchedulerState
 from storage.train import Train
 
@@ -81,7 +85,7 @@ class Claims:
         if self.hopeless_ns:
             self._expire_hopeless(plan, now_ns, claims)
         takes = plan.takes
-        for box, limit in plan.claims:
+        for box, limit in self._in_memory(plan) if storage.spilled_arcs else plan.claims:
             for a in state.network.boxes[box].in_arcs:
                 arc = state.arcs[a]
                 if arc.entries:
@@ -95,6 +99,28 @@ class Claims:
         if storage.spilled_arcs:
             self._stop_at_disk(plan, claims)
         return claims
+
+    def _in_memory(self, plan: Plan) -> Sequence[Step]:
+        """Return the claims of the plan without the boxes upstream of a queue on disk, as far as the others have
+        something to take."""
+        network, is_spilled = self._state.network, self._storage.is_spilled
+        members = set(plan.boxes)
+        upstream: set[int] = set()
+        for box in sorted(members, reverse=True):  # a box's number is above those of its feeders
+            for a in network.boxes[box].in_arcs:
+                feeder = network.arcs[a].source.box
+                if feeder is not None and feeder in members and (box in upstream or is_spilled(a)):
+                    upstream.add(feeder)
+        nearer = [claim for claim in plan.claims if claim.box not in upstream]
+        return nearer if any(self._takes_some(plan, claim) for claim in nearer) else plan.claims
+
+    def _takes_some(self, plan: Plan, claim: Step) -> bool:
+        for a in self._state.network.boxes[claim.box].in_arcs:
+            entries = self._state.arcs[a].entries
+            limit = claim.tuples if plan.takes is None else plan.takes.get(a, 0)
+            if entries and (limit > 0 or not entries[0].tuples):
+                return True
+        return False
 
     def _expire(self, a: int, tuples: int, claims: dict[int, Claim]) -> None:
         """Drop tuples from the head of an arc. A watermark among them still goes to the box."""

@@ -6,12 +6,17 @@ towards the edge: ``has_room`` becomes false at the budget, and true again at ``
 router does not read its sockets, so TCP pushes back on the senders. A box whose state is at its own limit closes the
 edge too, until it is below it.
 
-Threads: any thread may enqueue; only the scheduler thread takes. No I/O under the lock.
+Taken trains stay in the budget until their plan has ended. P3 ("Putting It All Together"): "in order to execute a box,
+Aurora contacts the storage manager and asks that the queue of the box be pinned to the buffer throughout box's
+execution." ``take`` pins, ``unpin`` frees. An arc has at most one plan at a time, so the pinned trains are kept by arc.
+
+Threads: any thread may enqueue; only the scheduler thread takes; the thread that ran a plan unpins. No I/O under the
+lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -65,7 +70,9 @@ class StorageManager:
         self._lock = Lock()
         self.queues = [ArcQueue() for _ in range(arcs)]
         self.budget_bytes = budget_bytes
-        self.used_bytes = 0  # of trains in queues
+        self.used_bytes = 0  # of trains in queues, and of trains that a plan has taken and not ended
+        self.pinned_bytes = 0  # of these, of the latter
+        self._pinned: list[list[Lease]] = [[] for _ in range(arcs)]  # by arc
         self.state_bytes = 0  # of the state of all boxes
         self.peak_bytes = 0  # the most of both together
         self._state_by_box: dict[int, int] = {}
@@ -99,6 +106,11 @@ class StorageManager:
     def has_room(self) -> bool:
         """Whether the edge may admit more. Read without the lock: a flag that is late by one train does no harm."""
         return self._has_room
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of trains that no plan has taken yet. Read without the lock, like ``has_room``."""
+        return self.used_bytes - self.pinned_bytes
 
     def readings(self, names: Sequence[str]) -> list[ArcReading]:
         """Read every arc at one moment, under the lock, so that the arcs' law holds in the readings."""
@@ -193,19 +205,31 @@ class StorageManager:
                 queue.dequeued += tuples
 
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
-        """Take up to ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.
+        """Take up to ``tuples`` tuples of an arc's first ``trains`` trains, and pin them. Scheduler thread only.
 
         Returns the trains with short ones joined, their number of tuples, and how many trains left the queue whole.
         """
         with self._lock:
             queue = self.queues[arc]
             before = queue.tuples
-            taken, freed = queue.take(tuples, trains)
+            taken, leases = queue.take(tuples, trains)
             count = before - queue.tuples
-            room_again = self._free(freed)
+            self._pin(leases)
+            self._pinned[arc] += leases
+        return coalesce(taken), count, len(leases)
+
+    def unpin(self, arcs: Iterable[int]) -> None:
+        """Free the trains that were taken from these arcs: their plan has ended. The thread that ran the plan."""
+        pinned = self._pinned
+        held = [arc for arc in arcs if pinned[arc]]  # only this plan has taken from them
+        if not held:
+            return
+        with self._lock:
+            room_again = self._free([lease for arc in held for lease in pinned[arc]])
+            for arc in held:
+                pinned[arc].clear()
         if room_again:
             self._on_room()
-        return coalesce(taken), count, len(freed)
 
     def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         """Drop the first ``tuples`` tuples of an arc's first ``trains`` trains. Scheduler thread only.
@@ -215,6 +239,7 @@ class StorageManager:
         """
         with self._lock:
             dropped, freed = self.queues[arc].expire(tuples, trains)
+            self._pin(freed)
             room_again = self._free(freed)
         if room_again:
             self._on_room()
@@ -223,12 +248,20 @@ class StorageManager:
         left = [Train.empty(dropped[0].schema, watermark_ns)] if watermark_ns != NO_WATERMARK else []
         return left, sum([t.count for t in dropped]), len(freed)
 
+    def _pin(self, leases: list[Lease]) -> None:
+        """Note that these trains have left a queue, under the lock."""
+        for lease in leases:
+            lease.queues -= 1
+            if lease.queues == 0:
+                self.pinned_bytes += lease.nbytes
+
     def _free(self, leases: list[Lease]) -> bool:
-        """Release leases, under the lock. True when that makes room again."""
+        """Release leases of trains that have left a queue, under the lock. True when that makes room again."""
         for lease in leases:
             lease.holders -= 1
             if lease.holders == 0:
                 self.used_bytes -= lease.nbytes
+                self.pinned_bytes -= lease.nbytes
         held_bytes = self.used_bytes + self.state_bytes
         if self._has_room or self._full_boxes or held_bytes > self.budget_bytes * self.low_water:
             return False

@@ -19,13 +19,15 @@ hundred tuples is better than a hundred trains of one tuple; joining trains of 1
 
 
 class Lease:
-    """The bytes of one train in the budget, held by every queue that the train waits in and counted once."""
+    """The bytes of one train in the budget, counted once. Every queue that the train waits in holds it, and then the
+    plan that has taken it from there."""
 
-    __slots__ = ("holders", "nbytes")
+    __slots__ = ("holders", "nbytes", "queues")
 
-    def __init__(self, nbytes: int, holders: int) -> None:
+    def __init__(self, nbytes: int, queues: int) -> None:
         self.nbytes = nbytes
-        self.holders = holders
+        self.queues = queues  # that the train waits in
+        self.holders = queues  # these, and the plans that have not ended
 
 
 class ArcQueue:

@@ -26,7 +26,7 @@ under the lock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from catalog.readings import ArcReading
@@ -152,6 +152,11 @@ class SpillingStorage(StorageManager):
         taken = super().take(arc, tuples, trains)
         self._want_read_ahead(arc)
         return taken
+
+    def unpin(self, arcs: Iterable[int]) -> None:
+        super().unpin(arcs)
+        if self._hungry:  # there may be room again to read blocks back
+            self._wake_spiller()
 
     def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         dropped = super().expire(arc, tuples, trains)

@@ -10,7 +10,7 @@ as a ``PlanRun``: it remembers which step and which train are under way, so that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -40,15 +40,19 @@ class WorkerRoutes(Protocol):
 
     def deliver(self, output: int, train: Train) -> None: ...
 
+    def unpin(self, arcs: Iterable[int]) -> None:
+        """Free the trains that a plan has taken from these arcs: it has ended."""
+
 
 class Inbox:
     """The trains that wait for the boxes of one plan while it runs."""
 
-    __slots__ = ("backlogged", "called_ns", "trains", "under_way")
+    __slots__ = ("backlogged", "called_ns", "claimed", "trains", "under_way")
 
     def __init__(self, claims: dict[int, Claim]) -> None:
         self.under_way: tuple[int, Train] | None = None  # port and train of a call that may not return
         self.called_ns = 0  # when that call began
+        self.claimed = claims.keys()  # arcs, whose trains are pinned until the plan has ended
         self.trains: dict[int, list[Train]] = {a: c.trains for a, c in claims.items()}
         # Arcs whose queues were not emptied: a train that bypassed such a queue would overtake older ones.
         self.backlogged = {a for a, c in claims.items() if not c.emptied}
@@ -309,6 +313,7 @@ class Executable:
         for arc, trains in inbox.trains.items():  # they reached a box after its last step in this plan
             for train in trains:
                 self.routes.enqueue((arc,), train)
+        self.routes.unpin(inbox.claimed)
 
 
 class PlanRun:

@@ -168,7 +168,11 @@ class Ingress:
     def has_bulk_room(self) -> bool:
         """Tell whether the queues are short enough for bulk rows. Live tuples have precedence over bulk rows."""
         storage = self._storage
-        if not storage.has_room or storage.used_bytes >= BULK_BYTES or not self._blocked.isdisjoint(self._all_direct):
+        if (
+            not storage.has_room
+            or storage.waiting_bytes >= BULK_BYTES
+            or not self._blocked.isdisjoint(self._all_direct)
+        ):
             return False
         return self._log is None or self._log.has_room
 

@@ -67,6 +67,7 @@ class Harness:
         """Take as the scheduler's loop does: at most what was announced; a train leaves whole or is split."""
         announced = self.announced[arc]
         trains, count, whole = self.storage.take(arc, min(tuples, sum(announced)), len(announced))
+        self.storage.unpin([arc])
         for train in trains:
             train.verify()
             self.got[arc] += train.columns[0].tolist()

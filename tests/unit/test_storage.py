@@ -36,6 +36,7 @@ def test_tuples_leave_in_the_order_they_came(sizes: list[int], takes: list[int])
         got = values(trains)
         assert len(got) == tuples <= count
         out += got
+        storage.unpin([0])
     assert out == list(range(start))
     queue = storage.queues[0]
     assert (queue.residual, queue.tuples, queue.nbytes, storage.used_bytes) == (0, 0, 0, 0)
@@ -58,9 +59,29 @@ def test_a_train_on_many_arcs_is_counted_once_until_the_last_has_taken_it() -> N
     storage.take(0, ALL, 9)
     storage.take(1, 50, 9)
     storage.take(2, ALL, 9)
+    storage.unpin([0, 1, 2])
     assert storage.used_bytes == 400  # half of it still waits on arc 1, as a view into all of it
     storage.take(1, ALL, 9)
-    assert storage.used_bytes == 0
+    storage.unpin([1])
+    assert storage.used_bytes == storage.pinned_bytes == 0
+
+
+def test_a_taken_train_is_pinned_until_its_plan_has_ended() -> None:
+    """P3: "the queue of the box be pinned to the buffer throughout box's execution"."""
+    storage = make_storage(2, 10**9)
+    storage.enqueue([0], train_of(0, 100))
+    storage.enqueue([0, 1], train_of(0, 50))
+    storage.take(0, ALL, 9)
+    assert (storage.used_bytes, storage.pinned_bytes, storage.waiting_bytes) == (600, 400, 200)
+    storage.take(1, ALL, 9)
+    assert (storage.used_bytes, storage.pinned_bytes, storage.waiting_bytes) == (600, 600, 0)
+    storage.unpin([0])
+    assert (storage.used_bytes, storage.pinned_bytes) == (200, 200)  # the plan of arc 1 still has the train of both
+    storage.enqueue([1], train_of(0, 10))
+    storage.expire(1, 10, 9)
+    assert (storage.used_bytes, storage.pinned_bytes) == (200, 200)
+    storage.unpin([0, 1])
+    assert (storage.used_bytes, storage.pinned_bytes, storage.peak_bytes) == (0, 0, 600)
 
 
 def test_room_ends_at_the_budget_and_comes_back_below_low_water() -> None:
@@ -72,8 +93,11 @@ def test_room_ends_at_the_budget_and_comes_back_below_low_water() -> None:
     assert not storage.has_room
     while storage.used_bytes - 400 > 4_000 * LOW_WATER:
         storage.take(0, 100, 9)
+        storage.unpin([0])
         assert not storage.has_room and not told
     storage.take(0, 100, 9)
+    assert not storage.has_room and not told, "the train is pinned while its plan runs"
+    storage.unpin([0])
     assert storage.has_room and told == [True]
     assert storage.peak_bytes == 4_000
 

@@ -6,7 +6,7 @@ box runs next: it wakes a thread whose queue has a train. This engine exists for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from queue import Queue
 from threading import Condition, Thread
 from time import time_ns
@@ -71,6 +71,9 @@ class ThreadPerBox:
             with self._quiet:
                 self._under_way += 1
             self._queues[box].put((a, train))
+
+    def unpin(self, arcs: Iterable[int]) -> None:
+        """No budget here: nothing is pinned."""
 
     def deliver(self, output: int, train: Train) -> None:
         self._outlets[output](train)
