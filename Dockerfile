@@ -11,9 +11,10 @@
 #     -p 127.0.0.1:9400:9400 -p 127.0.0.1:9401:9401 aurorad:slim
 # `docker stop` sends SIGTERM: the daemon stops reading, drains and exits 0; give it the time with --stop-timeout 25.
 
-ARG PYTHON=3.11
+# By digest: a tag may point to another image tomorrow. `docker buildx imagetools inspect python:3.11-slim` has the newest.
+ARG PYTHON_IMAGE=python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
 
-FROM python:${PYTHON}-slim AS build
+FROM ${PYTHON_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/aurorad
 ENV PATH=/opt/aurorad/bin:$PATH
@@ -37,7 +38,7 @@ COPY requirements-spark.lock ./
 RUN pip install --require-hashes -r requirements-spark.lock && python -m compileall -q /opt/aurorad
 
 # What both images share, without compilers, caches or the source tree.
-FROM python:${PYTHON}-slim AS base
+FROM ${PYTHON_IMAGE} AS base
 RUN groupadd --system --gid 10001 aurorad \
  && useradd --system --uid 10001 --gid aurorad --home-dir /var/lib/aurorad --shell /usr/sbin/nologin aurorad \
  && install -d -o aurorad -g aurorad -m 0750 /var/lib/aurorad \

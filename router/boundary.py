@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from catalog.errors import AuroraError
 from storage.admission import BatchNumber
 from storage.source_numbers import SourceNumbers
 from storage.train import Train
@@ -88,6 +89,10 @@ class OutputGate(Protocol):
     def __call__(self, output: int, blocked: bool) -> None: ...
 
 
+class TooManyNamesError(AuroraError):
+    """An output has as many named readers as it may have."""
+
+
 class NumberedTrain(Protocol):
     """Tuples of a history. ``first`` and ``last`` are the numbers of the first and the last tuple."""
 
@@ -125,6 +130,7 @@ class OutputHistory(Protocol):
 
         That is ``after`` where it is given, else the last number that the name acknowledged, else (for a new name) the
         newest number. The history calls ``then`` with "" when the name is on disk, or with the reason why it cannot be.
+        Raises TooManyNamesError.
         """
 
     def acknowledge(self, name: str, number: int) -> None:

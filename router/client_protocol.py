@@ -59,6 +59,7 @@ SMALL_READ_BYTES = 16 * 1024
 SHORT_LINE_BYTES = 128  # most lines are shorter; searching only these bytes leaves the block behind the line alone
 NAME_BYTES = 256
 MAX_SEQUENCE = 2**62
+EPOCH_AHEAD_SECONDS = 600  # the clocks of clients differ
 
 
 class SessionError(Exception):
@@ -262,6 +263,19 @@ def _hello(message: dict[str, Any]) -> dict[str, Any]:
 
 def _format(hello: dict[str, Any]) -> str | None:
     return None if hello.get("format") is None else _name(hello, "format")
+
+
+def check_epoch(epoch: int, known: int, now_ns: int) -> None:
+    """Refuse an epoch that lies in the future: all later clients of the source would count as old. Raises SessionError.
+
+    An epoch is the time of a start in some unit, or a smaller number that the client chooses. A source keeps its unit:
+    the time in seconds may not be followed by the time in nanoseconds.
+    """
+    now_s = now_ns // 10**9 + EPOCH_AHEAD_SECONDS
+    units = (1, 10**3, 10**6, 10**9)
+    unit = next((u for u in units if known <= now_s * u), units[-1]) if known else units[-1]
+    if epoch > max(known, now_s * unit):
+        raise SessionError(f"epoch {epoch} lies in the future: use the time of the start, in the unit of the last one")
 
 
 def check_format(wanted: str | None, format: str, what: str) -> None:

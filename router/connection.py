@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from router.boundary import SOCKET
+from router.boundary import SOCKET, TooManyNamesError
 from router.client_protocol import (
     Ack,
     Forget,
@@ -278,7 +278,7 @@ class SinkConnection(asyncio.Protocol):
             try:
                 for message in self._framer.receive(data):
                     self._handle(message)
-            except SessionError as error:
+            except (SessionError, TooManyNamesError) as error:
                 self._close_with_error(str(error))
 
     def _handle(self, message: ReaderHello | Ack | Forget) -> None:

@@ -4,21 +4,19 @@ The app gets its answers from callables (``HttpQueries``), so it knows neither t
 the I/O thread. Handlers that walk over all boxes (metrics, statistics) are plain functions: starlette runs them on
 other threads, so that a scrape of 1,000 boxes does not hold up a socket. Every request is a GET and changes nothing.
 
-The server runs on an existing event loop and leaves signals to the daemon.
+``router/http_server.py`` serves the app.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
-import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -28,23 +26,20 @@ from starlette.types import Receive, Scope, Send
 
 from catalog.config.words import did_you_mean
 from catalog.describe import TapPlace, find_tap_place, network_json, tap_places
-from catalog.errors import AuroraError, ListenError
+from catalog.errors import AuroraError
 from catalog.legend import LEGEND
 from catalog.network import Network
-from router.ports import why_not
+from router.http_answers import HEADERS, RequestError, json_answer
 from router.tap import Tap, TapSource, Unregister
 
 MAX_TAPS = 16
 MAX_FOLLOWERS = 4
 FOLLOW_SECONDS = 60
-MAX_CONNECTIONS = 500
 TAP_LIMIT = 100
-STOP_SECONDS = 1
 
 _PAGE = Path(__file__).with_name("page.html")
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
+_PAGE_HEADERS = {
+    **HEADERS,
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
 }
@@ -73,14 +68,6 @@ class HttpQueries:
     explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate and limit in; raises AuroraError
     follow: FollowQuery
     drops: Callable[[int], Mapping[str, Any]]  # a limit in; the shed plans and what each dropped out
-
-
-class RequestError(AuroraError):
-    """A bad request. The app answers it with this status and a JSON body."""
-
-    def __init__(self, status: int, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.status, self.hint = status, hint
 
 
 class HttpApp:
@@ -113,7 +100,7 @@ class HttpApp:
 
     def _not_found(self, request: Request, _: Exception) -> Response:
         path = request.url.path[:200]
-        return _json({"error": f"there is nothing at {path}", "hint": did_you_mean(path, self._paths)}, 404)
+        return json_answer({"error": f"there is nothing at {path}", "hint": did_you_mean(path, self._paths)}, 404)
 
 
 def make_app(queries: HttpQueries) -> HttpApp:
@@ -122,7 +109,7 @@ def make_app(queries: HttpQueries) -> HttpApp:
 
 def _refuse(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
-    return _json({"error": str(error), "hint": error.hint}, error.status)
+    return json_answer({"error": str(error), "hint": error.hint}, error.status)
 
 
 class _Handlers:
@@ -132,39 +119,41 @@ class _Handlers:
         self._queries = queries
         legend = orjson.dumps([list(term) for term in LEGEND]).decode()
         self._page = _PAGE.read_text(encoding="utf-8").replace("/*LEGEND*/[]", legend)
-        self.taps: set[Tap] = set()  # on the loop's thread only, like the next one
+        # Both on the loop's thread only.
+        self.taps: dict[Tap, str] = {}  # oldest first, with the address of the peer
         self.following = 0  # requests that wait for a tuple
 
     async def page(self, _: Request) -> Response:
-        return HTMLResponse(self._page, headers=_HEADERS)
+        return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def health(self, _: Request) -> Response:
         """Answer that the process lives and its loop runs. Nothing else is checked."""
-        return _json({"status": "ok"})
+        return json_answer({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
         checks = self._queries.ready()
         failed = [f"{check}: {why}" for check, why in checks.items() if why]
         told = {check: why or "ok" for check, why in checks.items()}
         if failed:
-            return _json({"status": "not ready", "why": "; ".join(failed), "checks": told}, 503)
-        return _json({"status": "ready", "checks": told})
+            return json_answer({"status": "not ready", "why": "; ".join(failed), "checks": told}, 503)
+        return json_answer({"status": "ready", "checks": told})
 
     def metrics(self, request: Request) -> Response:
         body, content_type = self._queries.metrics(request.headers.get("accept", ""))
-        return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+        return Response(body, headers={**HEADERS, "Content-Type": content_type})
 
     def network(self, _: Request) -> Response:
-        return _json(network_json(self._queries.network()))
+        return json_answer(network_json(self._queries.network()))
 
     def stats(self, _: Request) -> Response:
-        return _json(self._queries.stats())
+        return json_answer(self._queries.stats())
 
     def dead_letters(self, request: Request) -> Response:
-        return _json({"dead_letters": list(self._queries.dead_letters(_number(request, "limit", 100, 1, 10_000)))})
+        letters = self._queries.dead_letters(_number(request, "limit", 100, 1, 10_000))
+        return json_answer({"dead_letters": list(letters)})
 
     def drops(self, request: Request) -> Response:
-        return _json(self._queries.drops(_number(request, "limit", 100, 1, 10_000)))
+        return json_answer(self._queries.drops(_number(request, "limit", 100, 1, 10_000)))
 
     async def explain(self, request: Request) -> Response:
         output, where = request.query_params.get("output", ""), request.query_params.get("where", "")
@@ -175,8 +164,8 @@ class _Handlers:
         limit, seconds = _number(request, "limit", 3, 1, 100), _number(request, "follow", 0, 0, FOLLOW_SECONDS)
         try:
             if seconds:
-                return _json(await self._follow(output, where, seconds))
-            return _json(await run_in_threadpool(self._queries.explain, output, where, limit))
+                return json_answer(await self._follow(output, where, seconds))
+            return json_answer(await run_in_threadpool(self._queries.explain, output, where, limit))
         except AuroraError as error:
             raise RequestError(400, str(error), getattr(error, "hint", "")) from error
 
@@ -208,15 +197,30 @@ class _Handlers:
         place = self._place(request)
         every = _number(request, "every", 1, 1, 10**9)
         limit = _number(request, "limit", TAP_LIMIT, 0, 10**9)
-        if len(self.taps) >= MAX_TAPS:
-            raise RequestError(503, f"{MAX_TAPS} taps are already open", "close one, or try again later")
+        peer = request.client.host if request.client is not None else ""
+        self._make_room_for_tap(peer)
         tap = Tap(place, every, limit)
         unregister = self._queries.tap(place, tap.offer)
-        self.taps.add(tap)
+        self.taps[tap] = peer
         return _TapResponse(tap, lambda: self._close(tap, unregister))
 
+    def _make_room_for_tap(self, peer: str) -> None:
+        """End the oldest tap of the peer that has the most, if all are taken and that peer has more than a fair part.
+
+        A peer that asks for one tap too many loses its own oldest one. So nobody can keep the others from looking.
+        """
+        if len(self.taps) < MAX_TAPS:
+            return
+        counts = Counter(self.taps.values())
+        [(greediest, most)] = counts.most_common(1)
+        if greediest != peer and most <= counts[peer] + 1:
+            raise RequestError(503, f"{MAX_TAPS} taps are already open", "close one, or try again later")
+        oldest = next(tap for tap, owner in self.taps.items() if owner == (peer if counts[peer] == most else greediest))
+        oldest.end(f"{MAX_TAPS} taps are open, and a new one took this place")
+        del self.taps[oldest]
+
     def _close(self, tap: Tap, unregister: Unregister) -> None:
-        self.taps.discard(tap)
+        self.taps.pop(tap, None)
         unregister()
 
     def _place(self, request: Request) -> TapPlace:
@@ -246,7 +250,7 @@ class _TapResponse(StreamingResponse):
     """Streams a tap's lines. It unregisters the tap at every end: the limit, a disconnect, a stop of the server."""
 
     def __init__(self, tap: Tap, close: Callable[[], None]) -> None:
-        super().__init__(tap.lines(), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
+        super().__init__(tap.lines(), media_type="application/x-ndjson", headers=HEADERS)
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -256,11 +260,6 @@ class _TapResponse(StreamingResponse):
             self._close()
 
 
-def _json(data: Any, status: int = 200) -> Response:
-    body = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE, default=str)
-    return Response(body, status, media_type="application/json", headers={"Cache-Control": "no-store"})
-
-
 def _number(request: Request, key: str, default: int, least: int, most: int) -> int:
     text = request.query_params.get(key)
     if text is None:
@@ -268,76 +267,3 @@ def _number(request: Request, key: str, default: int, least: int, most: int) -> 
     if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
         raise RequestError(400, f"{key} must be a whole number from {least} to {most}, not '{text[:40]}'")
     return int(text)
-
-
-# -- the server -------------------------------------------------------------------------------------------------------
-
-
-class _Uvicorn(uvicorn.Server):
-    """A uvicorn server that reports when it listens (``up``)."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.up = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.up.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signal: the daemon handles them."""
-        yield
-
-
-class HttpServer:
-    """Serves an app on the running loop from ``start`` to ``stop``."""
-
-    def __init__(self, app: HttpApp, server: _Uvicorn, sock: socket.socket, task: asyncio.Task[None]) -> None:
-        self._app, self._server, self._sock, self._task = app, server, sock, task
-        host, port = sock.getsockname()[:2]
-        self.host: str = host
-        self.port: int = port
-
-    @property
-    def url(self) -> str:
-        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
-
-    @classmethod
-    async def start(cls, app: HttpApp, host: str, port: int, place: str = "http.listen") -> HttpServer:
-        """Listen and serve. A ListenError names ``place``, the key of the network file with the address."""
-        sock = bind(host, port, place)
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", server_header=False,
-            limit_concurrency=MAX_CONNECTIONS, timeout_keep_alive=10, timeout_graceful_shutdown=STOP_SECONDS,
-        )  # fmt: skip
-        server = _Uvicorn(config)
-        task = asyncio.create_task(server.serve(sockets=[sock]), name="aurorad-http")
-        up = asyncio.create_task(server.up.wait())
-        await asyncio.wait((task, up), return_when=asyncio.FIRST_COMPLETED)
-        up.cancel()
-        if task.done():
-            await task
-        return cls(app, server, sock, task)
-
-    async def stop(self) -> None:
-        """Accept no more requests, and end the open ones within ``STOP_SECONDS``."""
-        self._app.close()
-        self._server.should_exit = True
-        await self._task
-        self._sock.close()
-
-
-def bind(host: str, port: int, place: str) -> socket.socket:
-    """Return a listening socket. A ListenError names ``place``, the key of the network file with the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        sock.listen(128)
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        raise ListenError(f"{place}: cannot listen on {host}:{port}: {why_not(error, port)}") from error
-    return sock

@@ -82,6 +82,12 @@ class NamedReader:
         self._history.forget(self.name)
         self.close()
 
+    def close_as_replaced(self) -> None:
+        """Tell this reader that another connection reads under its name now, and close."""
+        if not self.transport.is_closing():
+            self.transport.write(encode_line(_error="another connection reads under this name now"))
+        self.close()
+
     def close(self) -> None:
         self._closed = True
         self.transport.close()

@@ -29,7 +29,7 @@ from router.boundary import Origin, OutputGate, OutputHistory, StreamEntrance
 from router.codecs import CODECS
 from router.codecs.base import Decoder, Intake, Reason, Received
 from router.codecs.encode.frames import load_writers
-from router.connection import SinkConnection, SourceConnection
+from router.connection import SinkConnection, SourceConnection, peer_name
 from router.dead_letters import DeadLetters
 from router.named_reader import NamedReader
 from router.places import ConnectionPlaces
@@ -61,10 +61,11 @@ class Limits:
     batch_bytes: int = 16 * 1024**2
     connections: int = 1_000
     dead_letters: int = 1_000
+    backlog: int = 1_024  # connections that the kernel holds for a listener
 
     @classmethod
-    def of(cls, section: LimitsSection) -> Limits:
-        return cls(section.line_bytes, section.batch_bytes, section.connections, section.dead_letters)
+    def of(cls, section: LimitsSection, connections: int, backlog: int) -> Limits:
+        return cls(section.line_bytes, section.batch_bytes, connections, section.dead_letters, backlog)
 
 
 @dataclass
@@ -149,7 +150,7 @@ class Server:
     ) -> None:
         host, port = at.host, at.port  # type: ignore[attr-defined]
         try:
-            listener = await self._loop.create_server(make, host, port, backlog=1024)
+            listener = await self._loop.create_server(make, host, port, backlog=self.limits.backlog)
         except OSError as error:
             raise ListenError(f"{name}: cannot listen on {at}: {why_not(error, port)}") from error
         if receive_bytes is not None:  # connections inherit it from their listener
@@ -318,6 +319,11 @@ class Server:
     def named_reader(
         self, outlet: Outlet, name: str, transport: asyncio.WriteTransport, history: OutputHistory
     ) -> NamedReader:
+        """Let this connection read under a name. The one that did so before learns that it is replaced."""
+        for before in outlet.named(name):
+            log.warning("output %s: %s took over the reader %s", outlet.name, peer_name(transport), name)
+            before.close_as_replaced()
+            outlet.detach_named(before)
         reader = NamedReader(name, transport, history, outlet.encoder, self._loop, self._history_thread)
         outlet.attach_named(reader)
         return reader

@@ -17,7 +17,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from router.boundary import StreamEntrance
-from router.client_protocol import SessionError, SourceBatch, SourceFramer, SourceHello, check_format, encode_line
+from router.client_protocol import (
+    SessionError,
+    SourceBatch,
+    SourceFramer,
+    SourceHello,
+    check_epoch,
+    check_format,
+    encode_line,
+)
 from router.codecs.base import Reason, Received, Reject
 from storage.admission import AdmissionVerdict, BatchNumber
 from storage.train import Train
@@ -72,6 +80,8 @@ class SourceSession:
         if hello.ack == "disk" and not self._entrance.keeps_batches:
             raise SessionError('"ack": "disk" needs engine.data_dir; without it, use "ack": "memory"')
         check_format(hello.format, self._port.format, "stream")
+        known, _ = self._numbers.newest(self._port.stream.number, hello.source)
+        check_epoch(hello.epoch, known, self._server.now_ns())
         answer = self._numbers.greet(self._port.stream.number, hello.source, hello.epoch)
         if isinstance(answer, str):
             raise SessionError(answer)

@@ -287,6 +287,10 @@ class Outlet:
             )
         self._unblock()
 
+    def named(self, name: str) -> list[NamedReader]:
+        """Return the connections that read under this name."""
+        return [reader for reader in self._named if reader.name == name]
+
     def attach_named(self, reader: NamedReader) -> None:
         self._named = [*self._named, reader]
 

@@ -14,6 +14,7 @@ from threading import Lock
 import numpy as np
 
 from catalog.describe import TapPlace
+from router.client_protocol import encode_line
 from router.codecs.ndjson import NdjsonEncoder
 from storage.train import Train
 
@@ -43,10 +44,12 @@ class Tap:
         self._seen = 0
         self._lost = 0
         self._ended = False
+        self._why = ""
 
-    def end(self) -> None:
-        """End the tap, because the server stops. On the loop's thread."""
+    def end(self, why: str = "") -> None:
+        """End the tap, because the server stops, or for the reason that its last line gives. On the loop's thread."""
         self._ended = True
+        self._why = why
         self._ready.set()
 
     def offer(self, train: Train) -> None:
@@ -75,6 +78,8 @@ class Tap:
         while not self._limit or sent < self._limit:
             await self._ready.wait()
             if self._ended:
+                if self._why:
+                    yield encode_line(_end=self._why)
                 return
             train, lost = self._next(self._limit - sent if self._limit else CHUNK_TUPLES)
             if lost:

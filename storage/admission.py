@@ -14,17 +14,25 @@ One log record holds a batch's number together with its tuples, and every checkp
 number survives a restart exactly as far as the tuples do. When a group could not be written, the received sequence
 falls back to the committed one, and the client sends again.
 
+A name that has sent nothing for a day may be forgotten to make room for a new one, the longest unused first. A younger
+name never is: its client may still repeat a batch, and the batch would count twice.
+
 Not thread-safe: ``source_numbers.py`` guards the tables of all streams with one lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
+from heapq import nsmallest
+from time import time
 from typing import Any, NamedTuple
 
 SOURCES_AT_MOST = 100_000
-"""A name costs memory and disk for ever. Without a limit, a client that invents names would fill both."""
+"""A name costs memory and disk. Without a limit, a client that invents names would fill both."""
+
+UNUSED_SECONDS = 24 * 3600
+FORGET_AT_ONCE = 1_000
 
 NAME_BYTES = 256
 
@@ -49,10 +57,11 @@ class AdmissionVerdict(Enum):
 class Standing:
     """The last sequences of a source in its current epoch."""
 
-    __slots__ = ("committed", "epoch", "received")
+    __slots__ = ("committed", "epoch", "received", "used_s")
 
-    def __init__(self, epoch: int, committed: int = 0) -> None:
+    def __init__(self, epoch: int, committed: int = 0, used_s: int = 0) -> None:
         self.epoch = epoch
+        self.used_s = used_s  # when its last batch came, in seconds since 1970
         self.received = committed
         self.committed = committed
 
@@ -64,19 +73,38 @@ class Standing:
 class Admission:
     """The sources of one stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time, at_most: int = SOURCES_AT_MOST) -> None:
+        self._now_s = now_s
+        self._at_most = at_most
         self._sources: dict[str, Standing] = {}
+        self.forgotten = 0  # names
 
     def greet(self, source: str, epoch: int) -> Standing | AdmissionVerdict:
         """Return the last sequences of a source in this epoch, or the reason why the client must not continue."""
         known = self._sources.get(source)
         if known is None:
-            if len(self._sources) >= SOURCES_AT_MOST:
+            if len(self._sources) >= self._at_most and not self._forget_unused():
                 return AdmissionVerdict.TOO_MANY
             return Standing(epoch)
         if epoch < known.epoch:
             return AdmissionVerdict.STALE
         return known if epoch == known.epoch else Standing(epoch)
+
+    def _forget_unused(self) -> bool:
+        """Forget some names that have been unused for a day, the longest unused first. False when there is none."""
+        before = self._now_s() - UNUSED_SECONDS
+        unused = [name for name, standing in self._sources.items() if standing.used_s < before]
+        for name in nsmallest(FORGET_AT_ONCE, unused, key=lambda name: self._sources[name].used_s):
+            del self._sources[name]
+            self.forgotten += 1
+        return bool(unused)
+
+    def drop(self, source: str) -> bool:
+        """Forget a name, because an operator said so. False when it is unknown."""
+        return self._sources.pop(source, None) is not None
+
+    def names(self) -> dict[str, Standing]:
+        return dict(self._sources)
 
     def offer(self, batch: BatchNumber) -> AdmissionVerdict:
         """Classify a batch that has arrived. A NEW one counts as received."""
@@ -88,6 +116,7 @@ class Admission:
         if standing.is_gap(batch.sequence):
             return AdmissionVerdict.GAP
         standing.received = batch.sequence
+        standing.used_s = int(self._now_s())
         self._sources[batch.source] = standing
         return AdmissionVerdict.NEW
 
@@ -95,7 +124,7 @@ class Admission:
         """Note that a batch is on disk. A replay calls this for each batch in the log."""
         known = self._sources.get(batch.source)
         if known is None or known.epoch < batch.epoch:
-            known = self._sources[batch.source] = Standing(batch.epoch)
+            known = self._sources[batch.source] = Standing(batch.epoch, used_s=int(self._now_s()))
         if known.epoch == batch.epoch:
             known.committed = max(known.committed, batch.sequence)
             known.received = max(known.received, known.committed)
@@ -125,7 +154,12 @@ class Admission:
         return len(self._sources)
 
     def snapshot(self) -> dict[str, Any]:
-        return {name: [s.epoch, s.committed] for name, s in self._sources.items() if s.committed or s.epoch}
+        return {name: [s.epoch, s.committed, s.used_s] for name, s in self._sources.items() if s.committed or s.epoch}
 
     def restore(self, data: dict[str, Any]) -> None:
-        self._sources = {name: Standing(int(epoch), int(seq)) for name, (epoch, seq) in data.items()}
+        """Take a snapshot back. One of version 0.2 does not say when a name was used: it counts as used now."""
+        now_s = int(self._now_s())
+        self._sources = {
+            name: Standing(int(epoch), int(sequence), int(used[0]) if used else now_s)
+            for name, (epoch, sequence, *used) in data.items()
+        }

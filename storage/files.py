@@ -171,11 +171,19 @@ def _after(parts: list[memoryview], written: int) -> list[memoryview]:
     return []
 
 
+def make_private(folder: str) -> None:
+    """Create a folder that only its owner may enter, and its parents. A folder that exists keeps its permissions."""
+    parent = os.path.dirname(os.path.abspath(folder))
+    os.makedirs(parent, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+
+
 class RealFiles:
     def __init__(self, root: str) -> None:
         self.root = root
         self._fd = -1
-        os.makedirs(root, exist_ok=True)
+        make_private(root)
         self._fd = os.open(root, _FOLDER_FLAGS)
 
     def create(self, name: str) -> File:
@@ -243,7 +251,7 @@ class FolderLock:
 
     def __init__(self, root: str) -> None:
         try:
-            os.makedirs(root, exist_ok=True)
+            make_private(root)
             self._fd = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
             raise StorageError(root, None, f"the data_dir cannot be used: {error.strerror}") from error

@@ -28,7 +28,17 @@ class SourceNumbers:
             return standing.committed
         if standing is AdmissionVerdict.STALE:
             return "another client uses this source with a newer epoch"
-        return "there are too many sources"
+        return "there are too many sources: `aurorad names drop` gives up those that are not needed"
+
+    def names(self, stream: int) -> dict[str, Standing]:
+        """Return what is known of each source of a stream."""
+        with self.lock:
+            return self.by_stream[stream].names()
+
+    def drop(self, stream: int, source: str) -> bool:
+        """Forget a source. False when it is unknown."""
+        with self.lock:
+            return self.by_stream[stream].drop(source)
 
     def offer(self, stream: int, batch: BatchNumber) -> AdmissionVerdict:
         """Compare a batch with what has come before it. NEW takes note of it as received."""

@@ -83,6 +83,7 @@ def _off(value: object) -> object:
 
 class HttpSection(Section):
     listen: Annotated[Listen | None, BeforeValidator(_off)] = Address("127.0.0.1", 9400)
+    hosts: list[str] = Field(default=[], max_length=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +333,14 @@ class NetworkFile(Section):
     streams: dict[Name, StreamModel] = Field(default_factory=dict)
     boxes: dict[Name, BoxEntry] = Field(default_factory=dict)
     outputs: dict[Name, OutputModel] = Field(default_factory=dict)
+
+    @property
+    def spark_port(self) -> Address | None:
+        """Where Spark's executors and readers connect. Nobody needs the port where neither ``spark`` nor a source or
+        sink of Spark is in the file: then it stays closed."""
+        ends = [*(s.source for s in self.streams.values()), *(o.sink for o in self.outputs.values())]
+        is_used = "spark" in self.model_fields_set or any(isinstance(end, SparkSource | SparkSink) for end in ends)
+        return self.spark.listen if is_used else None
 
 
 __all__ = [

@@ -18,6 +18,7 @@ from catalog.catalog import Catalog
 from catalog.network import Network
 from catalog.readings import Readings
 from engine.daemon.counters import DaemonCounters
+from engine.daemon.descriptors import share_of_this_process
 from engine.daemon.draining import Draining, describe_backlog
 from engine.daemon.edge import Edge
 from engine.daemon.io_loop import IoLoop
@@ -36,7 +37,7 @@ from qos_monitor.histogram import LatencyRecorder
 from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
 from router.files.pipeline import RunEnd
-from router.http import HttpServer
+from router.http_server import HttpServer
 from router.server import make_outlets
 from router.spark.daemon.host import SparkHost
 from router.subscribers import Outlet, Wake
@@ -84,9 +85,11 @@ class Daemon:
         outlets = make_outlets(network, wake, self._block_output, self._histories)
         self.engine = self._make_engine(outlets)
         self.ingress = self.engine.ingress
+        shares = share_of_this_process(network.config.limits.connections)
         self.edge = Edge(
             network, self._io, wake, outlets, self.ingress, self._block_output, self.dead_letters, self.now_ns,
             histories=self._histories, ends=EndOfRun(network, on_end, once=once), spark=spark,
+            shares=shares,
         )  # fmt: skip
         self.server, self.spark, self.files = self.edge.server, self.edge.spark, self.edge.files
         if self.keeper is not None:
@@ -98,7 +101,7 @@ class Daemon:
         self.monitor = self._monitoring.monitor
         self._autopilot = make_autopilot(self.engine, self.catalog.stats, self.recorders)
         busy = self._monitoring.busy
-        self._web = Web(network, self.engine, self.server, self.monitor, busy, self.readiness)
+        self._web = Web(network, self.engine, self.server, self.monitor, busy, self.readiness, shares)
         self.explain = self._web.explain
 
     def _make_engine(self, outlets: Sequence[Outlet]) -> Engine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from catalog.network import Network
+from engine.daemon.descriptors import DescriptorShares
 from engine.daemon.io_loop import IoLoop
 from engine.daemon.run_end import EndOfRun
 from engine.run.ingress import Ingress
@@ -39,11 +40,12 @@ class Edge:
         histories: Sequence[OutputHistory] | None,
         ends: EndOfRun,
         spark: SparkHost | None,
+        shares: DescriptorShares,
     ) -> None:
         self._io = io
         self._dead_letters = dead_letters
         self._now_ns = now_ns
-        limits = Limits.of(network.config.limits)
+        limits = Limits.of(network.config.limits, shares.data, shares.backlog)
         self.server = Server(network, wake, ingress, outlets, limits=limits, now_ns=now_ns, dead_letters=dead_letters)
         data_dir = network.config.engine.data_dir
         self.spark = SparkPipeline(
@@ -55,6 +57,7 @@ class Edge:
             histories=histories,
             data_dir=data_dir,
             host=spark,
+            connections=shares.spark,
             batch_end=ends.spark_is_read if ends.is_finite else None,
         )
         self.files = FilePipeline(

@@ -6,7 +6,7 @@ that fails may pass again later, except where it says that a restart is needed.
 | check | fails |
 |---|---|
 | state | while the daemon starts or drains, and after the engine has failed |
-| disk | while the log refuses tuples: the disk is full, or the log has failed (until a restart) |
+| disk | while the log refuses tuples or would: the disk is full, or the log has failed (until a restart) |
 | workers | when a worker does not run, or a box processes nothing any more (until a restart) |
 | connections | while every place is taken, so that a new sender or reader is refused |
 | scheduler | when the scheduler has failed (until a restart), or has not taken a turn for five seconds |
@@ -46,7 +46,7 @@ class Readiness:
         is_running = state not in ("starting", "failed")
         return {
             "state": state,
-            "disk": "" if self._keeper is None else self._keeper.refusal,
+            "disk": "" if self._keeper is None else self._keeper.disk_trouble,
             "workers": self._workers() if is_running else "",
             "connections": self._connections(),
             "scheduler": self._scheduler() if is_running else "",

@@ -7,12 +7,15 @@ from functools import cached_property
 from typing import Any
 
 from catalog.network import Network
+from engine.daemon.descriptors import DescriptorShares
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from engine.run.journeys.journey import Journey
 from qos_monitor.busy import BusyHistory
 from qos_monitor.loop import Monitor
-from router.http import Explanation, HttpQueries, HttpServer, make_app
+from router.access.http_door import HttpDoor
+from router.http import Explanation, HttpQueries, make_app
+from router.http_server import HttpPlaces, HttpServer
 from router.server import Server
 
 
@@ -27,7 +30,9 @@ class Web:
         monitor: Monitor,
         busy: BusyHistory,
         readiness: Readiness,
+        shares: DescriptorShares,
     ) -> None:
+        self._shares = shares
         self._network = network
         self._engine = engine
         self._server = server
@@ -40,7 +45,13 @@ class Web:
         """Listen, unless the network file has no ``http`` address. Raises ListenError."""
         listen = self._network.config.http.listen
         if listen is not None:
-            self.http = await HttpServer.start(make_app(self._queries()), listen.host, listen.port)
+            self.http = await HttpServer.start(
+                HttpDoor(make_app(self._queries()), self._network.config.http.hosts),
+                listen.host,
+                listen.port,
+                places=HttpPlaces(self._shares.http, self._shares.http_reserved),
+                backlog=self._shares.backlog,
+            )
 
     async def close(self) -> None:
         if self.http is not None:

@@ -22,6 +22,7 @@ from tests.e2e.daemon import RunningDaemon, connect, free_ports, lines, running,
 
 NETWORK = """
 engine: {{data_dir: {data}}}
+spark: {{listen: 127.0.0.1:0}}
 limits: {{connections: {connections}}}
 streams: {{s: {{schema: {{n: bigint}}, overload: block, source: {{tcp: 127.0.0.1:{source}}}}}}}
 outputs: {{o: {{from: s, sink: {{tcp: 127.0.0.1:{sink}}}}}}}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import admission as module
 from storage.admission import Admission, AdmissionVerdict, BatchNumber, Standing
 
 
@@ -57,9 +55,8 @@ def test_only_what_is_committed_survives() -> None:
     assert again.offer(BatchNumber("a", 1, 3)) is AdmissionVerdict.NEW
 
 
-def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SOURCES_AT_MOST", 2)
-    table = Admission()
+def test_names_are_bounded() -> None:
+    table = Admission(at_most=2)
     assert [table.offer(BatchNumber(name, 1, 1)) for name in "abc"] == [
         AdmissionVerdict.NEW,
         AdmissionVerdict.NEW,

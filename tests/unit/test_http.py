@@ -70,12 +70,15 @@ class Browser:
         self.begun = asyncio.Event()
         self.leave = asyncio.Event()
 
-    async def get(self, path: str, accept: str = "", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    async def get(
+        self, path: str, accept: str = "", method: str = "GET", client: str = "127.0.0.1"
+    ) -> tuple[int, dict[str, str], bytes]:
         path, _, query = path.partition("?")
         scope = {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": method,
             "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "", "scheme": "http",
             "headers": [(b"accept", accept.encode()), (b"host", b"localhost")], "server": ("localhost", 80),
+            "client": (client, 1),
         }  # fmt: skip
         await self.app(scope, self._receive(), self._send)
         headers = {k.decode(): v.decode() for k, v in self.started["headers"]}
@@ -203,9 +206,9 @@ def test_nothing_can_be_changed(method: str) -> None:
 # -- taps -------------------------------------------------------------------------------------------------------------
 
 
-async def opened(browser: Browser, path: str) -> asyncio.Task[Any]:
+async def opened(browser: Browser, path: str, client: str = "127.0.0.1") -> asyncio.Task[Any]:
     browser.begun.clear()
-    task = asyncio.create_task(browser.get(path))
+    task = asyncio.create_task(browser.get(path, client=client))
     await asyncio.wait_for(browser.begun.wait(), 10)
     assert not task.done()
     return task
@@ -286,8 +289,10 @@ def test_a_watcher_that_leaves_is_forgotten() -> None:
 def test_taps_are_few_and_are_given_back() -> None:
     async def run() -> None:
         browser = Browser()
-        tasks = [await opened(browser, "/api/v1/tap?stream=trades&limit=1") for _ in range(MAX_TAPS)]
-        status, _, body = await browser.get("/api/v1/tap?stream=trades&limit=1")
+        tasks = [
+            await opened(browser, "/api/v1/tap?stream=trades&limit=1", client=f"10.0.0.{n}") for n in range(MAX_TAPS)
+        ]
+        status, _, body = await browser.get("/api/v1/tap?stream=trades&limit=1", client="10.0.9.9")
         assert status == 503
         assert "taps are already open" in orjson.loads(body)["error"]
         browser.taps.send(1)
@@ -295,6 +300,26 @@ def test_taps_are_few_and_are_given_back() -> None:
         again = await opened(browser, "/api/v1/tap?stream=trades&limit=1")
         browser.taps.send(1)
         await again
+
+    asyncio.run(run())
+
+
+def test_one_peer_cannot_take_all_taps() -> None:
+    """Sixteen taps that one peer left open once kept everybody from looking."""
+
+    async def run() -> None:
+        browser = Browser()
+        greedy = [
+            await opened(browser, "/api/v1/tap?stream=trades&limit=0", client="10.0.0.1") for _ in range(MAX_TAPS)
+        ]
+        other = await opened(browser, "/api/v1/tap?stream=trades&limit=1", client="10.0.0.2")
+        await greedy[0]
+        own = await opened(browser, "/api/v1/tap?stream=trades&limit=1", client="10.0.0.1")
+        await greedy[1]
+        browser.taps.send(1)
+        await asyncio.gather(other, own)
+        browser.leave.set()
+        await asyncio.gather(*greedy)
 
     asyncio.run(run())
 

@@ -294,6 +294,11 @@ class Committer:
 
     # -- a full disk, a failed log ------------------------------------------------------------------------------------
 
+    @property
+    def disk_trouble(self) -> str:
+        """Say why the log would take nothing now; empty when it would. The disk may be full while nothing arrives."""
+        return self.refusal or ("the disk is full" if self._is_short_of_room(0) else "")
+
     def _is_short_of_room(self, wanted_bytes: int) -> bool:
         free, total = self._files.space()
         return free < min(RESERVE_BYTES, total // 16) + wanted_bytes

@@ -257,6 +257,10 @@ class Keeper:
     def refusal(self) -> str:
         return self.committer.refusal
 
+    @property
+    def disk_trouble(self) -> str:
+        return self.committer.disk_trouble
+
     # -- what the committer acts on -----------------------------------------------------------------------------------
 
     def enter(self, stream: int, train: Train, logged_ns: int) -> None:

@@ -23,12 +23,14 @@ from catalog.network import Output
 from engine.daemon.durable.data_format import DataFormat
 from engine.daemon.durable.records import OUTPUT, unpack
 from engine.daemon.durable.regenerated import Regenerated
+from router.boundary import TooManyNamesError
 from storage.encode import TrainReader
 from storage.log import Log
 from storage.train import Train
 
 INDEX_EVERY_BYTES = 256 * 1024
 NAMES_AT_MOST = 1_000
+"""A name keeps the log. Without a limit a client that invents names would have it written for nobody."""
 
 
 class HistoryPiece(NamedTuple):
@@ -87,10 +89,16 @@ class Outbox:
     # -- names --------------------------------------------------------------------------------------------------------
 
     def subscribe(self, name: str, after: int | None) -> int:
-        """Return the number after which a reader goes on: as it says, where it last acknowledged, or the newest."""
+        """Return the number after which a reader goes on: as it says, where it last acknowledged, or the newest.
+        Raises TooManyNamesError for one name too many."""
         with self.lock:
             newest = self.next - 1
             known = self.names.get(name)
+            if known is None and len(self.names) >= NAMES_AT_MOST:
+                raise TooManyNamesError(
+                    f"output {self.output.name} has {NAMES_AT_MOST:,} named readers, which is the limit: "
+                    "`aurorad names drop` gives up those that are not needed"
+                )
             start = newest if known is None else known
             if after is not None:
                 start = min(after, newest)

@@ -26,7 +26,7 @@ from router.spark.daemon.host import LOW_PRIORITY, SparkHost
 from router.spark.daemon.intake import DeadLetterBox, StreamIntake
 from router.spark.daemon.ledger import JobLedger
 from router.spark.daemon.outlets import SinkOutlet
-from router.spark.daemon.port import SparkPort
+from router.spark.daemon.port import CONNECTIONS, SparkPort
 from router.spark.daemon.remote import RemoteJobs
 from router.spark.daemon.source_job import SourceJob
 
@@ -60,6 +60,7 @@ class SparkPipeline:
         histories: Sequence[OutputHistory] | None = None,
         data_dir: str | None = None,
         host: SparkHost | None = None,
+        connections: int = CONNECTIONS,
     ) -> None:
         config = network.config.spark
         self._network = network
@@ -88,7 +89,7 @@ class SparkPipeline:
             histories=histories,
         )
         handlers = {"push": self.intake.push, **RemoteJobs(self.intake).handlers, **self.exchange.handlers}
-        self.port = SparkPort(handlers, token=config.token or "")
+        self.port = SparkPort(handlers, token=config.token or "", connections=connections)
         self._jobs: list[SourceJob] = []
         self._ended = Event()
         self._progress = Thread(target=self._log_progress, name="aurorad-bulk-progress", daemon=True)
@@ -126,7 +127,7 @@ class SparkPipeline:
         """Open the sinks, before any tuple can be emitted, and the port. Raises ListenError and OSError."""
         for sink in self.sinks.values():
             sink.open()
-        at = self._config.listen
+        at = self._network.config.spark_port
         if at is None:
             return
         try:

@@ -67,7 +67,7 @@ class SparkPort:
     def open(self, host: str, port: int) -> None:
         """Listen and accept. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=CONNECTIONS)
+        self._listener = socket.create_server((host, port), family=family, backlog=min(128, self._connections))
         name, number = self._listener.getsockname()[:2]
         self.address = f"[{name}]:{number}" if ":" in name else f"{name}:{number}"
         self._thread = Thread(target=self._accept, name="aurorad-spark-port", daemon=True)

@@ -1,0 +1,40 @@
+"""Answers over HTTP: JSON with the headers that every answer has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from catalog.errors import AuroraError
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""On every answer: nothing may be guessed to be a script, framed, or kept by a cache."""
+
+
+class RequestError(AuroraError):
+    """A bad request. The app answers it with this status and a JSON body."""
+
+    def __init__(self, status: int, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.status, self.hint = status, hint
+
+
+def json_answer(data: Any, status: int = 200) -> Response:
+    body = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE, default=str)
+    return Response(body, status, media_type="application/json", headers=HEADERS)
+
+
+def plain_answer(status: int, error: str, hint: str = "", *, close: bool = False) -> Response:
+    """Return an error as JSON. ``close``: the connection ends with it."""
+    answer = json_answer({"error": error, "hint": hint}, status)
+    if close:
+        answer.headers["Connection"] = "close"
+    return answer
