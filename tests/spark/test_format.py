@@ -31,6 +31,7 @@ def network(data_dir: Path | None) -> str:
     engine = f"engine: {{data_dir: {data_dir}, checkpoint: 1s}}" if data_dir is not None else ""
     return f"""
 http: {{listen: "off"}}
+spark: {{listen: 127.0.0.1:0}}
 {engine}
 streams:
   source: {{schema: {{n: bigint}}}}
