@@ -120,7 +120,9 @@ def _port_of(network: Network, url: str | None) -> str:
         port = Remote(url or (f"http://{listen}" if listen is not None else DEFAULT_URL)).json("/api/v1/stats")
         address = str(port.get("spark", {}).get("port", ""))
         if not address:
-            raise RemoteError("the daemon has no Spark port", "its network file needs spark: {listen: 127.0.0.1:0}", status=400)
+            raise RemoteError(
+                "the daemon has no Spark port", "its network file needs spark: {listen: 127.0.0.1:0}", status=400
+            )
     except RemoteError as error:
         fail(error)
     return address
