@@ -59,7 +59,8 @@ def test_only_the_full_image_has_a_jvm() -> None:
 def test_images_are_built_from_the_locks_and_name_no_registry() -> None:
     installs = [line for lines in stages().values() for line in lines if "pip install" in line]
     assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
-    assert re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)[0] == "python:${PYTHON}-slim"
+    assert re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)[0] == "${PYTHON_IMAGE}"
+    assert re.search(r"(?m)^ARG PYTHON_IMAGE=python:3\.11-slim@sha256:[0-9a-f]{64}$", DOCKERFILE), "pinned by digest"
     assert not re.search(r"(?m)^FROM \S*[.]\S*/", DOCKERFILE)
 
 
