@@ -7,12 +7,14 @@ may name any folder. So a finder that knows only these packages comes before the
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 HOME = str(Path(__file__).resolve().parent)
 PACKAGES = ("catalog", "configs", "storage", "scheduler", "router", "qos_monitor", "load_shedder", "engine")
@@ -25,8 +27,18 @@ class _OwnPackages(MetaPathFinder):
         return PathFinder.find_spec(fullname, [HOME], target) if fullname in PACKAGES else None
 
 
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    os._exit(130)
+
+
 def main() -> None:
-    """Run the command line."""
+    """Run the command line.
+
+    Ctrl-C ends a command at once while it imports: an exception in the middle of a C extension's import can crash the
+    process. ``engine.cli`` turns Ctrl-C into an exception for the commands that have something to clean up.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may have it ignored
+        signal.signal(signal.SIGINT, _leave)
     sys.meta_path.insert(0, _OwnPackages())
     from engine.cli import main as run
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Any, NamedTuple
 
-from catalog.config.units import format_duration
+from catalog.config.units import format_duration, format_duration_roughly
 from router.codecs import CODECS
 from router.codecs.base import SAMPLE_BYTES, Reason, Reject
 from router.codecs.encode.text import iso
@@ -51,7 +51,7 @@ def skew_reject(refused: Train, time_field: str, now_ns: int, max_skew_ns: int) 
     """Return one reject for all tuples of a train that are too far ahead of the clock, with the first as its sample."""
     first = refused.slice(0, 1)
     event_ns = int(first.columns[refused.schema.index(time_field)][0])
-    ahead = format_duration((event_ns - now_ns) // 10**6 * 10**6)
+    ahead = format_duration_roughly((event_ns - now_ns) // 10**6 * 10**6)
     allowed = format_duration(max_skew_ns)
     message = f"{time_field} is {iso(event_ns)}, {ahead} ahead of the clock; max_skew allows {allowed}"
     sample = CODECS["ndjson"].encoder(refused.schema).encode(first)

@@ -306,6 +306,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> Problem:
     hint = ""
     if "\t" in shown[: len(shown) - len(shown.lstrip())] or "'\\t'" in message:
         hint = "indent with spaces: YAML does not allow tabs"
+    elif line > 1 and text.lstrip().startswith("{"):
+        hint = "is it a file of rows? `aurorad new FILE` writes a network for rows"
     elif "mapping values are not allowed" in message:
         hint = "quote a string that contains ': '"
     elif "cannot start any token" in message:

@@ -144,6 +144,12 @@ def format_duration(ns: float) -> str:
     return f"{ns:.4g}ns" if ns else "0ms"
 
 
+def format_duration_roughly(ns: int) -> str:
+    """Return a duration without more digits than anybody reads: 17d, 3h, 12.5s."""
+    size = next((size for size in (_NS["d"], _NS["h"]) if ns >= 2 * size), None)
+    return format_duration(ns if size is None else ns // size * size)
+
+
 def format_size(nbytes: int) -> str:
     for i, unit in reversed(list(enumerate(("B", "KiB", "MiB", "GiB", "TiB")))):
         if nbytes >= 1024**i:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -34,6 +35,8 @@ import typer
 from catalog.errors import AuroraError, NetworkError
 
 EX_CONFIG = 78
+LEAVE_NOTHING = {"new", "run", "validate", "test", "graph", "boxes", "functions", "policies", "version"}
+"""Commands that Ctrl-C may end at any moment. ``run`` takes its signals over when it has something to drain."""
 GC_THRESHOLD = 100_000  # new objects between two garbage collections; Python's own is 700
 
 _ORDER = (  # of --help: as people meet them; the rest follows
@@ -96,6 +99,10 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
 def main() -> None:
     """Run the console script. An expected error prints its message alone; a bug keeps its traceback."""
     gc.set_threshold(GC_THRESHOLD)
+    if callable(signal.getsignal(signal.SIGINT)) and not LEAVE_NOTHING & set(sys.argv[1:2]):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if sys.stdout is not None and sys.stdout.encoding.lower() not in ("utf-8", "utf8"):
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a drawing with ? beats none
     try:
         make_app(sys.argv[1:])(prog_name="aurorad")
     except NetworkError as error:

@@ -51,7 +51,7 @@ def new(
         typer.echo(draft.text, nl=False)
         return
     try:
-        output.write_text(draft.text)
+        output.write_text(draft.text, encoding="utf-8")
     except OSError as error:
         raise typer.BadParameter(f"{output}: {error.strerror}", param_hint="-o") from None
     typer.echo(f"{output}: {draft.summary}", err=True)

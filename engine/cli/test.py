@@ -62,10 +62,12 @@ def test(
     if junit is not None:
         _write_junit(junit, verdicts)
     failed = [v for v in verdicts if v.text]
-    if verdicts or not bad:
+    if verdicts:
         typer.echo(f"{len(verdicts) - len(failed)} passed, {len(failed)} failed in {perf_counter() - begun:.2f} s")
     if bad:
         raise typer.Exit(78)
+    if not verdicts:
+        raise typer.BadParameter(f"no case has {only!r} in its name", param_hint="-k")
     raise typer.Exit(1 if failed else 0)
 
 
@@ -73,6 +75,8 @@ def _nothing(name: str) -> str:
     path = Path(name)
     if not path.exists():
         return f"there is no {name}"
+    if path.is_dir():
+        return f"there are no *.test.yaml files in {name}"
     return f"there are no cases for {name}: write them to {path.with_name(path.stem + '.test.yaml')}"
 
 

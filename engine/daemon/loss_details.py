@@ -5,7 +5,7 @@ Each method returns text that begins with "; ", or "". It runs only when a line 
 
 from __future__ import annotations
 
-from catalog.config.units import format_duration
+from catalog.config.units import format_duration, format_duration_roughly
 from catalog.network import BoxNode, Network, Stream
 from catalog.readings import GONE, Readings
 from engine.run.core import Engine
@@ -28,9 +28,10 @@ class LossDetails:
         if letter is None:
             return ""
         reject = letter.reject
-        line = f" line {reject.line}" if reject.line else ""
-        peer = f" from {letter.peer}" if letter.peer else ""
-        return f"; the last one,{line}{peer}: {_printable(reject.message)}{self._where()}"
+        line = f"line {reject.line}" if reject.line else ""
+        place = " ".join(filter(None, (line, f"from {letter.peer}" if letter.peer else "")))
+        last = f"the last one, {place}" if place else "the last one"
+        return f"; {last}: {_printable(reject.message)}{self._where()}"
 
     def _where(self) -> str:
         return "; /api/v1/dead_letters shows them" if self._network.config.http.listen is not None else ""
@@ -42,14 +43,16 @@ class LossDetails:
         late_ns = max((b.late_by_ns for b in readings.boxes if b.name == box), default=0)
         for port, arcs in zip(node.ports, node.out_arcs, strict=True):
             if port == "late" and arcs:
-                return f", by up to {_rounded(late_ns)}; they leave by {box}.late"
+                return f", by up to {format_duration_roughly(late_ns)}; they leave by {box}.late"
         slacks = ", ".join(f"{s.name}: {format_duration(s.slack_ns)}" for s in streams)
-        text = f", by up to {_rounded(late_ns)}; more `slack` waits longer for disorder (now {slacks})"
+        text = f", by up to {format_duration_roughly(late_ns)}; more `slack` waits longer for disorder (now {slacks})"
         idles = ", ".join(f"{s.name}: {format_duration(s.options.idle_ns)}" for s in streams if _idle_ns(s) is not None)
         if idles:
             text += f"; a stream that is silent for its `idle` goes on with the clock (now {idles})"
         if idles and late_ns > min(s.options.max_skew_ns for s in streams if _idle_ns(s) is not None):
-            text += "; these times are older than `max_skew`: to send old data with pauses, set a longer `idle` or none"
+            text += (
+                "; these times are older than `max_skew`: to send old data with pauses, set a longer `idle` or `off`"
+            )
         return text
 
     def dead(self, box: str) -> str:
@@ -91,12 +94,6 @@ class LossDetails:
 def _idle_ns(stream: Stream) -> int | None:
     idle_ns: int | None = getattr(stream.options, "idle_ns", None)
     return idle_ns
-
-
-def _rounded(ns: int) -> str:
-    """Return a duration without more digits than anybody reads: 17d, 3h, 12.5s."""
-    size = next((size for size in (86_400 * 10**9, 3_600 * 10**9) if ns >= 2 * size), None)
-    return format_duration(ns if size is None else ns // size * size)
 
 
 def _printable(text: str) -> str:

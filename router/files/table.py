@@ -7,6 +7,7 @@ first row. When a wider value comes, the columns from there on are wider, and th
 from __future__ import annotations
 
 from typing import Any
+from unicodedata import combining, east_asian_width
 
 import orjson
 
@@ -24,7 +25,7 @@ class TableEncoder:
     def __init__(self, schema: Schema, timestamps: str = "iso", nan: str = "null") -> None:
         self._schema = schema
         self._rows = NdjsonEncoder(schema, timestamps, nan)  # so that values look as they do in ndjson
-        self._widths = [max(len(f.name), USUAL.get(f.type, 5)) for f in schema]
+        self._widths = [max(_cells(f.name), USUAL.get(f.type, 5)) for f in schema]
         self._is_number = [f.type.is_numeric for f in schema]
         self._is_iso_time = [f.type is Type.TIMESTAMP and timestamps == "iso" for f in schema]
         self._has_begun = False
@@ -41,7 +42,9 @@ class TableEncoder:
         cells = [
             [_shown(value, is_time) for value, is_time in zip(row, self._is_iso_time, strict=True)] for row in rows
         ]
-        widths = [max(w, *map(len, column)) for w, column in zip(self._widths, zip(*cells, strict=True), strict=True)]
+        widths = [
+            max(w, *map(_cells, column)) for w, column in zip(self._widths, zip(*cells, strict=True), strict=True)
+        ]
         head = b""
         if widths != self._widths or not self._has_begun:
             self._widths = widths
@@ -60,10 +63,17 @@ class TableEncoder:
 
     def _line(self, cells: list[str]) -> str:
         placed = [
-            cell.rjust(width) if right else cell.ljust(width)
+            " " * (width - _cells(cell)) + cell if right else cell + " " * (width - _cells(cell))
             for cell, width, right in zip(cells, self._widths, self._is_number, strict=True)
         ]
         return "  ".join(placed).rstrip() + "\n"
+
+
+def _cells(text: str) -> int:
+    """Return the cells that a terminal takes for a text: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def _shown(value: Any, is_time: bool) -> str:

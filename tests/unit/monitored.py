@@ -85,5 +85,15 @@ def busy(network: Network, now_ns: int = SECOND_NS) -> Readings:
         scheduler=SchedulerReading(
             "round_robin", "superbox", 170, 1_700_000, (100, 60, 10), 2, 3_000_000, 4_000_000, 5_000_000
         ),
-        engine=EngineReading("1.2.3", 1, now_ns, SECOND_NS, 2, 10_000, 2**29, 20_000, dead_letters=30),
+        engine=EngineReading(
+            "1.2.3",
+            1,
+            now_ns,
+            SECOND_NS,
+            2,
+            memory_used=10_000,
+            memory_budget=2**29,
+            memory_peak=20_000,
+            dead_letters=30,
+        ),  # fmt: skip
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import chdir
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -103,7 +104,7 @@ def test_late_and_refused_rows_are_counted(tmp_path: Path) -> None:
     assert not failures(tmp_path, late + "late: {sums: 1}")
     assert failures(tmp_path, late + "late: {sums: 0}") == ["late at sums: expected 0, got 1"]
     bad = "input: [{s: [{ts: 1, k: 5, v: 1}]}]\n"
-    assert failures(tmp_path, bad) == ["refused by s: expected 0, got 1"]
+    assert failures(tmp_path, bad + "expect: {}") == ["refused by s: expected 0, got 1"]
     assert not failures(tmp_path, bad + "refused: {s: 1}")
     future = 'clock: "1970-01-01T00:00:00Z"\ninput: [{s: [{ts: 7200, k: a, v: 1}]}]\n'
     assert not failures(tmp_path, future + "refused: {s: 1}"), "the clock does not follow the rows"
@@ -152,15 +153,20 @@ def test_the_command_shows_the_difference_and_writes_junit(tmp_path: Path) -> No
     suite = ElementTree.parse(junit).getroot().find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
-    assert run(str(path), "-k", "none of them").exit_code == 0
+    assert run(str(path), "-k", "none of them").exit_code == 2, "a name that was misspelt does not pass in CI"
     path.write_text(path.read_text().replace("{k: c", "{k: b"))
     assert run(str(tmp_path)).exit_code == 0
 
 
 def test_exit_codes_of_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert run(str(tmp_path / "none.yaml")).exit_code == 2
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with chdir(empty):
+        assert (run(".").exit_code, "no *.test.yaml files in ." in run(".").output) == (2, True)
     path = write(tmp_path, "input: []")
     (tmp_path / "net.yaml").write_text(NETWORK.replace("v > 5", "w > 5"))
     assert run(str(path)).exit_code == 78
+    assert "the case expects nothing" in run(str(write(tmp_path, "input: []"))).output
     path.write_text("cases: []\n")
     assert run(str(path)).exit_code == 78

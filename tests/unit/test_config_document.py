@@ -215,3 +215,7 @@ def test_what_is_not_our_yaml(text: str, line: int, words: str) -> None:
     problem = refused(text)
     assert problem.line == line
     assert words in problem.hint
+
+
+def test_a_file_of_rows_is_told_from_a_network() -> None:
+    assert "aurorad new" in refused('{"a": 1}\n{"a": 2}\n').hint

@@ -18,7 +18,11 @@ from catalog.readings import (
     StreamReading,
     SubscriberReading,
 )
+from engine.daemon.loss_details import LossDetails
 from engine.daemon.loss_log import EVERY_NS, KINDS, LINES_AT_MOST, LossLog
+from engine.run.network_file import read_network
+from router.codecs.base import Reason, Reject
+from router.dead_letters import DeadLetters
 
 S = 10**9
 
@@ -136,3 +140,19 @@ def test_every_kind_of_loss_has_its_line(told: Any) -> None:
         "closed 1 unused connection to make room for new ones",
         "refused 2 connections: no place is free",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "peer", "said"),
+    [
+        (3, "127.0.0.1:5", "; the last one, line 3 from 127.0.0.1:5: why"),
+        (3, "", "; the last one, line 3: why"),
+        (0, "", "; the last one: why"),
+    ],
+)
+def test_a_dead_letter_is_quoted_with_as_much_of_its_place_as_is_known(line: int, peer: str, said: str) -> None:
+    network = read_network("http: {listen: off}\nstreams: {s: {schema: {a: int}}}\noutputs: {o: {from: s}}\n", {})
+    letters = DeadLetters()
+    letters.add(0, "s", peer, [Reject(Reason.MALFORMED, line, 0, "why", b"")])
+    no_engine: Any = None  # a refused row never reached it
+    assert LossDetails(network, no_engine, letters, connections=1).refused("s") == said

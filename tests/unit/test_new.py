@@ -87,7 +87,10 @@ def test_disorder_and_the_future_are_noticed() -> None:
         (b"a,b\n", "only one line"),
         (b"a,a\n1,2\n", "twice"),
         (b"a,b\n1\n1,2\n", "line 2: 1 fields"),
-        (b'{"l": [1]}\n', "no field can be used"),
+        (b'{"l": [1]}\n', "no field can be used: l: a list"),
+        (b'{"m": 1}\n{"m": "x"}\n{"m": true}\n', "m: its values have different types: number, text, true or false"),
+        (b'{"a": 1,\n "b": 2}\n', "line 1: not JSON.*jq -c . FILE"),
+        (b"a;b\n1;2\n", "divided by ';'"),
     ],
 )
 def test_rows_that_cannot_be_used(data: bytes, said: str) -> None:
@@ -115,6 +118,11 @@ def test_every_draft_is_a_valid_network(rows: list[dict[str, Any]], file: str) -
         return
     network = read_network(write_draft(sample, f"{file}.ndjson", NOW_NS).text)
     assert [s.name for s in network.streams] == [stream_name(f"{file}.ndjson")]
+
+
+def test_the_summary_counts_rows_and_names_fields_that_are_not_read() -> None:
+    summary = write_draft(take_sample(b'{"a": 1, "o": {"x": 1}}\n', None), "r.ndjson", 0).summary
+    assert summary == "1 row of ndjson: a bigint; no event time; not read: o"
 
 
 def test_it_writes_and_does_not_replace(tmp_path: Path) -> None:

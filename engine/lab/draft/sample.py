@@ -93,7 +93,8 @@ def _json_rows(lines: list[str]) -> list[dict[str, Any]]:
         except orjson.JSONDecodeError as error:
             if number == len(lines) > 1:
                 break  # the sample was cut in the middle of a line
-            raise SampleError(f"line {number}: not JSON: {error}") from None
+            hint = "; write one object a line: jq -c . FILE" if number == 1 < len(lines) else ""
+            raise SampleError(f"line {number}: not JSON: {error}{hint}") from None
         if not isinstance(row, dict):
             raise SampleError(f"line {number}: not a JSON object")
         rows.append(row)
@@ -106,6 +107,8 @@ def _csv_rows(lines: list[str]) -> list[dict[str, Any]]:
     if head is None:
         raise SampleError("line 1: the quotes of the header do not match")
     names = [cell.decode().strip() for cell, _ in head]
+    if len(names) == 1 and (other := next((c for c in ";\t|" if c in names[0]), None)):
+        raise SampleError(f"line 1: the fields are divided by {other!r}; CSV has commas here, so write it with commas")
     if len(set(names)) < len(names):
         raise SampleError("line 1: the header names a column twice")
     if len(cells) < 2:
@@ -143,7 +146,7 @@ def _add_field(sample: RowSample, name: str, values: list[Any]) -> None:
     present = [value for value in values if value is not None]
     kind, parsed = _type_of(name, present)
     if kind is None:
-        sample.left_out[name] = "a list or an object inside a row has no type here"
+        sample.left_out[name] = _why_no_type(present)
         return
     if kind is Type.TIMESTAMP and present and not isinstance(parsed[0], str):
         unit = _unit_of(parsed)
@@ -176,6 +179,13 @@ def _type_of(name: str, values: list[Any]) -> tuple[Type | None, list[Any]]:
     if all(isinstance(value, str) for value in values):
         return (Type.TIMESTAMP if all(map(_is_time, values)) else Type.STRING), values
     return None, values
+
+
+def _why_no_type(values: list[Any]) -> str:
+    if any(isinstance(value, dict | list) for value in values):
+        return "a list or an object inside a row has no type here"
+    words = {bool: "true or false", int: "number", float: "number", str: "text"}
+    return f"its values have different types: {', '.join(dict.fromkeys(words[type(value)] for value in values))}"
 
 
 def _csv_values(values: list[_Text]) -> list[Any]:

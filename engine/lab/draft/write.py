@@ -33,7 +33,7 @@ def write_draft(sample: RowSample, file: str | None, now_ns: int) -> NetworkDraf
     box = f"{stream}_by_{by.name}" if by is not None else f"{stream}_counted"
     output = "summary" if stream != "summary" else "results"
     lines = [
-        f"# A first network, made by `aurorad new` from {sample.rows} rows of {_comment(file or 'standard input')}.",
+        f"# A first network, made by `aurorad new` from {_rows(sample)} of {_comment(file or 'standard input')}.",
         "#",
         "#   aurorad validate FILE      check it: every error with its line",
         "#   aurorad run FILE           run it: it ends with the input",
@@ -64,7 +64,13 @@ def write_draft(sample: RowSample, file: str | None, now_ns: int) -> NetworkDraf
     ]
     found = ", ".join(f"{f.name} {f.type}{'?' if f.nullable else ''}" for f in sample.fields)
     time_words = f"event time {time.name}" if time is not None else "no event time"
-    return NetworkDraft("\n".join(lines) + "\n", f"{sample.rows} rows of {sample.format}: {found}; {time_words}")
+    unread = f"; not read: {_comment(', '.join(sample.left_out))}" if sample.left_out else ""
+    summary = f"{_rows(sample)} of {sample.format}: {found}; {time_words}{unread}"
+    return NetworkDraft("\n".join(lines) + "\n", summary)
+
+
+def _rows(sample: RowSample) -> str:
+    return f"{sample.rows} row" if sample.rows == 1 else f"{sample.rows} rows"
 
 
 def stream_name(file: str | None) -> str:

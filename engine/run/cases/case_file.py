@@ -109,6 +109,8 @@ def _network_of(path: Path, name: str | None) -> Path:
 def _check(case: NetworkCase, at: Place, network: Network, document: Document) -> Iterator[Problem]:
     streams = {stream.name: stream.schema for stream in network.streams}
     outputs = {output.name: output.schema for output in network.outputs}
+    if not case.model_fields_set & {"expect", "late", "dead", "refused"}:
+        yield document.problem(at, "the case expects nothing", "give it expect, late, dead or refused")
     if case.clock is not None:
         yield from _check_time(case.clock, (*at, "clock"), document)
     for number, step in enumerate(case.input):
