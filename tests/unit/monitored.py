@@ -95,5 +95,5 @@ def busy(network: Network, now_ns: int = SECOND_NS) -> Readings:
             memory_budget=2**29,
             memory_peak=20_000,
             dead_letters=30,
-        ),  # fmt: skip
+        ),
     )
