@@ -58,6 +58,7 @@ class Statistics:
             [1.0 if b.selectivity is None else b.selectivity for b in boxes], np.float64
         )
         self.train_tuples: Floats = np.ones(len(boxes))  # mean tuples per call
+        self.kept_share: Floats = np.ones(len(boxes))  # of the tuples for the box, the share that a shed plan leaves it
         self.tuple_bytes: Floats = np.array([_width(b.in_schemas[0]) for b in boxes], np.float64)  # on its input
         self.observed_calls: Counts = np.zeros(len(boxes), np.int64)  # 0: all values are still first guesses
         self.rate_per_s: Floats = np.zeros(len(network.streams))  # valid tuples offered by the sources
@@ -135,6 +136,14 @@ class Statistics:
     def effective_cost_ns(self) -> Floats:
         """Return the time per tuple by box, at its present train length: the tuples of a call share its fixed cost."""
         return self.cost_per_tuple_ns + self.cost_per_call_ns / np.maximum(self.train_tuples, 1.0)
+
+    def unshed_cost_ns(self) -> Floats:
+        """Return the time per tuple by box, at the train length that it would have if nothing were shed.
+
+        A shed plan leaves short trains, and in them each tuple carries more of the call. A plan that is made by such
+        costs finds the boxes that it has relieved the dearest, and relieves them for ever.
+        """
+        return self.cost_per_tuple_ns + self.cost_per_call_ns * self.kept_share / np.maximum(self.train_tuples, 1.0)
 
     def carry_over(self, old: Statistics, network: Network, old_network: Network) -> None:
         """Copy the statistics of boxes and streams of the same name and kind: a live change forgets nothing."""

@@ -180,10 +180,12 @@ class Sampler:
 
     def _sample(self, now: Readings, elapsed_ns: int) -> Sample:
         stats, load = self.epoch.stats, self.epoch.load
-        box_ns = stats.effective_cost_ns()
-        coefficients = load.coefficients(box_ns, stats.port_selectivity, stats.output_cost_ns)
-        priced_ns = float(np.dot(box_ns, self._came) + np.dot(stats.output_cost_ns, self._emitted))
         kept, read = self._arcs.share(), self._subscribers.share()
+        stats.kept_share[:] = self._kept_by_box(kept)
+        box_ns = stats.unshed_cost_ns()  # the load is what the streams demand, as if nothing were shed
+        coefficients = load.coefficients(box_ns, stats.port_selectivity, stats.output_cost_ns)
+        present_ns = stats.effective_cost_ns()  # the work done was done at the present train lengths
+        priced_ns = float(np.dot(present_ns, self._came) + np.dot(stats.output_cost_ns, self._emitted))
         shares = self._delivered(kept) * read
         worth = kept.copy()
         for arc, values in self.values.items():
@@ -214,6 +216,13 @@ class Sampler:
             box_ns=box_ns,
             port_selectivity=stats.port_selectivity,
         )
+
+    def _kept_by_box(self, kept_on_arc: Floats) -> Floats:
+        """Return, by box, the tuples that the drops before it leave over all of them."""
+        stats, load = self.epoch.stats, self.epoch.load
+        whole = load.flow(stats.rate_per_s, stats.port_selectivity).boxes
+        left = load.flow(stats.rate_per_s, stats.port_selectivity, kept_on_arc).boxes
+        return np.divide(left, whole, out=np.ones(len(whole)), where=whole > 0)
 
     def _delivered(self, kept_on_arc: Floats) -> Floats:
         stats = self.epoch.stats

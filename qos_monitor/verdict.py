@@ -24,7 +24,9 @@ where the order is kept, workers that are never idle cost the urgent outputs som
 
 The headroom is for what no average shows, and the right amount is not known in advance: during an overload it is
 *trimmed*. While less waits than could without harm, workers are idle now and then, so more work can be taken. When more
-than that waits, it was too much. The engine settles at full use, with a short queue of tuples that are not urgent.
+than that waits, it was too much. The engine settles at full use, with a short queue of tuples that are not urgent. The
+trim may double the plan, because costs may be that wrong: shedding keeps queues short, short trains carry the cost of
+their calls, and the load that was measured so would keep up the shedding for ever.
 
 The verdict looks ``AHEAD_S`` ahead: it adds what the backlog grows in that time.
 
@@ -54,8 +56,8 @@ from qos_monitor.unit_load import Units, unit_loads
 Flags = npt.NDArray[np.bool_]
 
 HEADROOM = 0.95  # share of capacity that may be planned for; the rest is for what no average shows
-TRIM_AT_MOST, TRIM_UP_PER_S, TRIM_DOWN_PER_S = 0.15, 0.05, 0.2
-STANDING = 0.125  # of the backlog allowed at the last level: the target during an overload
+TRIM_AT_MOST, TRIM_UP_PER_S, TRIM_DOWN_PER_S = 1.0, 0.1, 0.5
+STANDING = 0.2  # of the backlog allowed at the last level: the target during an overload
 CLOSE_RATIO = 0.9
 CATCH_UP_S, CATCH_UP_SLOWLY_S = 0.7, 8.0  # time to work off a backlog that harms, and one that does not yet
 AHEAD_S = 0.2

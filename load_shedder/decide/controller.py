@@ -77,4 +77,4 @@ def _held(control: ControllerState, needed: float, is_overloaded: bool, now_ns: 
         return control.held, control.wanted_at_ns
     elapsed_s = (now_ns - control.at_ns) / 1e9
     held = needed + (control.held - needed) * exp(-elapsed_s / RELEASE_TAU_S)
-    return 0.0 if held < GONE and not is_overloaded else held, control.wanted_at_ns
+    return 0.0 if held < GONE and (needed <= 0 or not is_overloaded) else held, control.wanted_at_ns

@@ -49,7 +49,7 @@ class ModelCosts:
     @classmethod
     def of(cls, statistics: Statistics) -> ModelCosts:
         return cls(
-            statistics.effective_cost_ns().tolist(),
+            statistics.unshed_cost_ns().tolist(),
             statistics.port_selectivity.tolist(),
             statistics.port_start.tolist(),
             statistics.output_cost_ns.tolist(),

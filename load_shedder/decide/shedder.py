@@ -198,7 +198,7 @@ class Shedder:
     def _basis(self, values: Mapping[int, ValueCells] | None) -> Floats:
         """Return the inputs of a map, free of scale: costs and rates relative to their means, selectivities, worths."""
         s = self._statistics
-        parts = (s.effective_cost_ns(), s.output_cost_ns, s.rate_per_s * self._sheds)
+        parts = (s.unshed_cost_ns(), s.output_cost_ns, s.rate_per_s * self._sheds)
         relative = [p / (p.mean() or 1.0) if len(p) else p for p in parts]
         known = values or {}
         worth = [known[p.arc].carried(0.5) if p.arc in known else 0.5 for p in self.places if p.manner == "semantic"]

@@ -21,6 +21,7 @@ from tests.property.shed_networks import shedding
 
 TICK_S = 0.1
 COST_NS = 10_000.0
+QUEUED_S = 0.01  # a queue this long halves the calls
 CAPACITY = 0.7  # of the one worker's time: what the shedder has to find out
 
 
@@ -33,9 +34,12 @@ class Moment(NamedTuple):
 
 
 class Plant:
-    """``load`` gives what is offered at a time, in capacities; ``noise`` is relative, on costs and rates."""
+    """``load`` gives what is offered at a time, in capacities; ``noise`` is relative, on costs and rates. ``calls`` is
+    the work of the calls, relative to that of the tuples, while nothing waits: a queue makes trains longer."""
 
-    def __init__(self, load: Callable[[float], float], noise: float = 0.0, deadline_ms: int = 200) -> None:
+    def __init__(
+        self, load: Callable[[float], float], noise: float = 0.0, deadline_ms: int = 200, calls: float = 0.0
+    ) -> None:
         sketch = NetworkSketch()
         latency = QoSGraph(((0.0, 1.0), (deadline_ms * 1e6, 1.0), (deadline_ms * 5e6, 0.0)))
         graph = QoSGraph(((0.0, 0.0), (1.0, 1.0)))
@@ -53,9 +57,11 @@ class Plant:
         )
         self.plans: list[ShedPlan] = []
         self._load, self._noise, self._random = load, noise, Random(4)
+        self._calls = calls
         self._dropped = 0.0
         self._backlog_s = 0.0  # work that waits, in seconds of the worker's capacity
         self._at_s = 0.0
+        self._dearer = 1.0  # the cost of a tuple with its share of the calls, over that of a tuple in a long train
 
     def _apply(self, plan: ShedPlan) -> None:
         self.plans.append(plan)
@@ -67,10 +73,11 @@ class Plant:
             self._at_s += TICK_S
             offered, dropped = self._load(self._at_s), self._dropped
             arrived = offered * (1 - dropped) * TICK_S
-            served = min(TICK_S, self._backlog_s + arrived)
+            dearer = self._dearer = 1.0 + self._calls / (1.0 + self._backlog_s / QUEUED_S)
+            served = min(TICK_S / dearer, self._backlog_s + arrived)
             self._backlog_s += arrived - served
             found.append(Moment(self._at_s, offered, dropped, self._backlog_s, served / TICK_S))
-            self.overload.on_sample(self._sample(offered, served / TICK_S))
+            self.overload.on_sample(self._sample(offered, served / TICK_S * dearer))
         return found
 
     def _sample(self, offered: float, served: float) -> Sample:
@@ -78,7 +85,7 @@ class Plant:
             return 1 + self._noise * self._random.uniform(-1, 1)
 
         stats = self.epoch.stats
-        cost_ns = COST_NS * blurred()
+        cost_ns = COST_NS * self._dearer * blurred()
         stats.cost_per_call_ns[:], stats.cost_per_tuple_ns[:] = 0.0, cost_ns
         rate = np.array([offered * CAPACITY * 1e9 / COST_NS * blurred()])
         stats.rate_per_s[:] = rate
@@ -100,7 +107,7 @@ class Plant:
             output_ideal_ns=np.ones(1),
             offered_rates=rate,
             taken_rates=np.zeros(2),
-            backlog_ns=np.array([self._backlog_s * CAPACITY * 1e9, 0.0]),
+            backlog_ns=np.array([self._backlog_s * self._dearer * CAPACITY * 1e9, 0.0]),
             work_ns=work * 1e9,
             busy_ratio=served * blurred(),
         )

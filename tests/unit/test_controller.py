@@ -30,7 +30,7 @@ def test_a_step_to_three_times_the_load_settles_within_two_seconds_and_ends_with
     after = [m for m in moments if m.at_s > STEP_ENDS_S + 5.0]
     assert not any(m.dropped for m in before + after)
     needed = 1 - 1 / 3.0
-    assert all(needed - 0.03 < m.dropped < needed + 0.03 + 0.5 * noise for m in settled)
+    assert all(needed - 0.03 - 0.1 * noise < m.dropped < needed + 0.03 + 0.5 * noise for m in settled)
     assert all(m.wait_s < 0.1 for m in settled), "the backlog of the first moments is gone"
     assert sum(m.served for m in settled) / len(settled) > 0.85 - noise / 2, "and not more is dropped than must be"
     assert max(m.wait_s for m in moments) < 0.6
@@ -42,6 +42,13 @@ def test_a_step_to_three_times_the_load_settles_within_two_seconds_and_ends_with
 def test_what_fits_is_not_touched() -> None:
     moments = Plant(lambda at_s: 0.9 + 0.05 * sin(at_s), noise=0.05).run(20.0)
     assert not any(m.dropped for m in moments)
+
+
+def test_shedding_does_not_keep_up_the_load_that_it_answers() -> None:
+    """Shedding keeps queues short, short trains make tuples dear, and dear tuples look like an overload."""
+    moments = Plant(lambda at_s: 3.0 if 2.0 < at_s <= 4.0 else 0.7, calls=1.0).run(20.0)
+    assert any(m.dropped for m in moments)
+    assert not any(m.dropped for m in moments if m.at_s > 10.0)
 
 
 def test_a_ramp_is_followed_up_and_down() -> None:

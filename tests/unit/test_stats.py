@@ -155,6 +155,12 @@ def test_the_effective_cost_shares_the_call_among_its_tuples() -> None:
     assert stats.effective_cost_ns()[BIG] == pytest.approx(200, rel=0.1)
 
 
+def test_a_box_that_a_plan_relieves_does_not_become_dearer_by_its_short_trains() -> None:
+    known = Source(noise=0).run(50_000, 100, [500, 50], 80)
+    known.kept_share[BIG], known.train_tuples[BIG] = 0.1, 50
+    assert known.unshed_cost_ns()[BIG] == pytest.approx(200, rel=0.15), "as in trains of 500"
+
+
 def test_a_new_network_keeps_what_was_learned_under_the_same_name() -> None:
     catalog = Catalog(NETWORK)
     source = Source()
