@@ -47,6 +47,7 @@ class Finished(NamedTuple):
     """A worker has ended a plan. Every Enqueued of the plan was posted before."""
 
     plan: Plan
+    ran_ns: int = 0  # for which the plan kept its worker; 0: not measured
 
 
 class OutputBlocked(NamedTuple):

@@ -7,9 +7,9 @@ execution queue, where a worker finds it without asking.
 Waking a thread costs 30 us and more under the GIL. Three things make it rare:
 
 - The execution queue is filled ahead: two plans a worker, and more while they are short (``AHEAD_NS``). A worker that
-  ends a plan takes the next one at once. The scheduler's thread fills the queue again when half of it has ended. The
-  queue is not longer, so that decisions are fresh: a plan that waits behind ten long ones was decided on a state that
-  is gone.
+  ends a plan takes the next one at once. The scheduler's thread fills the queue again when little work is left in it
+  (``LEFT_NS``). The queue is not longer, so that decisions are fresh: a plan that waits behind ten long ones was
+  decided on a state that is gone.
 - An event that changes nothing now wakes nobody (``mailbox``). One step reads all events since the last one.
 - The idle fast path (``engine/run/idle_path``): a few tuples that find the engine at rest leave no choice, so they need
   no decision.
@@ -17,7 +17,8 @@ Waking a thread costs 30 us and more under the GIL. Three things make it rare:
 The *turn* is the lock on the state. The thread that has it is the only one that touches the state or takes from the
 queues. The ways to take it, from the most frequent to the rarest:
 
-- ``run``: the scheduler's thread, when it is woken, and 50 times a second for what time alone changes.
+- ``run``: the scheduler's thread, when it is woken. While anything waits or runs also 50 times a second, for what time
+  alone changes; at rest never.
 - ``acquire_if_idle`` ... ``release``: the I/O thread, which runs a train on the idle fast path and keeps the turn
   meanwhile. Fails while another thread has the turn, or when there is anything to decide.
 - ``drain_mailbox``: a measurement, or a test, that cannot wait for ``run``.
@@ -34,6 +35,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import ceil
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Protocol
@@ -51,11 +53,19 @@ from scheduler.state import SchedulerState
 log = logging.getLogger("aurorad.scheduler")
 
 PLANS_PER_WORKER = 2
-PLANS_AT_MOST = 8  # a worker
-AHEAD_NS = 1_000_000
-"""The execution queue holds this much work for each worker, by the statistics, and at least ``PLANS_PER_WORKER`` plans.
-With two plans of 0.3 ms each a wake-up for every plan took a tenth of the throughput; with 1 ms it is lost in the
-noise."""
+PLANS_AT_MOST = 64  # a worker
+AHEAD_NS = 4_000_000
+"""The execution queue holds this much work for each worker, as its plans have taken lately, and at least
+``PLANS_PER_WORKER`` plans. To wake the scheduler's thread takes 40 to 90 us from a worker, because both need the GIL.
+With two plans of 0.4 ms each, a wake-up for every plan took a tenth of the throughput; with 1.6 ms of work it took a
+twentieth, with 3.2 ms it is lost in the noise."""
+AHEAD_SHARE = 0.02
+LEAST_AHEAD_NS = 1_000_000
+"""Where a deadline is tight, the queue holds only this share of it, so that an urgent tuple does not wait long behind
+decisions of the past; but not less than 1 ms."""
+LEFT_NS = 1_000_000
+"""The queue is filled again when less than this is left for each worker: the scheduler's thread may wait half of that
+for the GIL."""
 
 STEP_EVERY_S = 0.02
 SHORT_TUPLES = 128
@@ -85,7 +95,7 @@ class SchedulerLoop:
 
     ``now_ns`` is the wall clock, in which arrivals are stamped; ``clock_ns`` is monotonic and measures the loop's own
     cost. ``on_failure`` hears of an exception in a policy or in the state, on the thread that ran into it.
-    ``ahead_ns``: the work that waits on the execution queue for each worker, if two plans are less; 0: two plans.
+    ``ahead_ns``: the work that is on the execution queue for each worker at most, if two plans are less; 0: two plans.
     ``dead_points``, by arc: the outputs behind it and the delay from which a tuple is worthless there; empty: no tuple
     expires.
     """
@@ -110,9 +120,11 @@ class SchedulerLoop:
         self.policy = policy
         self.storage = storage
         self.execution_queue = execution_queue
+        self.workers = workers
         self.plans_at_least = PLANS_PER_WORKER * workers
         self.plans_at_most = PLANS_AT_MOST * workers
-        self.ahead_ns = ahead_ns * workers
+        self.ahead_ns = ahead_ns  # for each worker; a tight deadline shortens it
+        self.refill_at = 0  # while the queue is full: it is filled again when only so many plans are left
         self.now_ns = now_ns
         self.clock_ns = clock_ns
         self.mailbox = Mailbox(state.arc_unit, state.held)
@@ -132,6 +144,7 @@ class SchedulerLoop:
         self._is_asleep = False  # the scheduler's thread waits for the bell
         self._is_over = False  # stopped or failed; changed only with the turn
         self._claims = Claims(state, storage)
+        self._ahead_at_most_ns = ahead_ns
         self._decided_ns = 0  # the time by which the last decision was made
         self._refresh_ns = 0  # when the statistics are read next; 0: never yet
         state.follow(make_index(policy))
@@ -162,13 +175,14 @@ class SchedulerLoop:
     def run(self) -> None:
         """Sleep until there is news, then take a step, until ``stop``.
 
-        Statistics move and deadlines come nearer without any event, so the sleep has an end.
+        Statistics move and deadlines come nearer without any event, so the sleep has an end while anything waits, runs
+        or is to be read. At rest it has none.
         """
         while not self._is_over:
             self._is_asleep = True
             if not self.mailbox.has_news:  # else it came before the flag was set, and rang no bell
                 try:
-                    self._bell.get(timeout=STEP_EVERY_S)
+                    self._bell.get(timeout=None if self.is_at_rest else STEP_EVERY_S)
                 except Empty:
                     pass
             self._is_asleep = False
@@ -266,10 +280,19 @@ class SchedulerLoop:
             self._count_decision(decided_ns - begun_ns)
             begun_ns = self.clock_ns()
             self.storage_ns += begun_ns - decided_ns
-        mailbox.has_plan_room = not self.is_queue_full
-        mailbox.refill_after = max(1, state.outstanding // 2)
+        self.note_room()
         mailbox.queues_are_empty = not state.waiting_trains
         self.decision_ns += self.clock_ns() - begun_ns
+
+    def note_room(self) -> None:
+        """Note whether the execution queue has room, and when to fill it again if it has none."""
+        outstanding, mailbox = self.state.outstanding, self.mailbox
+        mailbox.has_plan_room = not self.is_queue_full
+        if not mailbox.has_plan_room:
+            left_ns = min(LEFT_NS, self.ahead_ns / 4) * self.workers
+            left = ceil(left_ns * outstanding / max(self.state.outstanding_ns, 1.0))
+            self.refill_at = min(max(left, self.workers), outstanding - 1)
+            mailbox.refill_after = outstanding - self.refill_at
 
     def _read_mailbox(self) -> None:
         """Apply all events. Read once more after the end of a plan: a train that came for its unit just before the end
@@ -288,7 +311,13 @@ class SchedulerLoop:
         state = self.state
         if state.outstanding < self.plans_at_least:
             return False
-        return state.outstanding_ns >= self.ahead_ns or state.outstanding >= self.plans_at_most
+        return state.outstanding_ns >= self.ahead_ns * self.workers or state.outstanding >= self.plans_at_most
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Return whether nothing waits, runs or is to be read, so that nothing changes without news."""
+        state = self.state
+        return not state.outstanding and not state.ready and self.mailbox.is_empty
 
     def decide(self, now_ns: int) -> Plan | None:
         """Ask the policy for a plan."""
@@ -330,6 +359,8 @@ class SchedulerLoop:
         begun_ns = self.clock_ns()
         if self._refresh_ns:
             state.apply(StatisticsMoved())
+        share_ns = int(state.facts.tightest_ns * AHEAD_SHARE)
+        self.ahead_ns = min(self._ahead_at_most_ns, max(LEAST_AHEAD_NS, share_ns))
         points = self.dead_points
         self._claims.hopeless_ns = hopeless_ages_ns(points, state.facts.paths_ns, state.network) if points else {}
         self._refresh_ns = now_ns + max(self.measured_every_ns, MEASURED_SHARE * (self.clock_ns() - begun_ns))

@@ -31,7 +31,7 @@ class Mailbox:
         self._events: deque[Event] = deque()
         self._trains = False  # there is an Enqueued among them for a unit that may run
         self._late_trains = False  # an Enqueued for units that may not run now
-        self._finished = False  # a Finished
+        self._ends: deque[None] = deque()  # one for each Finished: counted without looking through the events
         self._other = False  # anything else
         # Set at the end of a step, by the thread that has the turn:
         self.has_plan_room = True  # the execution queue has room: a plan could be dispatched if a train came
@@ -49,19 +49,20 @@ class Mailbox:
             else:
                 self._late_trains = True
         elif type(event) is Finished:
-            self._finished = True
+            self._ends.append(None)
         else:
             self._other = True
 
     def drain(self) -> list[Event]:
         """Take out all events that are there now, in order. Events that come meanwhile stay for the next time."""
-        self._trains = self._late_trains = self._finished = self._other = False
+        self._trains = self._late_trains = self._other = False
+        self._ends.clear()
         events = self._events
         return [events.popleft() for _ in range(len(events))]
 
     def finished(self) -> int:
-        """Count the plans whose end has not been read yet."""
-        return sum([type(event) is Finished for event in self._events.copy()]) if self._events else 0
+        """Count the plans whose end has not been read yet. One that ended during a ``drain`` may be counted too."""
+        return len(self._ends)
 
     @property
     def has_news(self) -> bool:
@@ -69,8 +70,8 @@ class Mailbox:
         if self.has_plan_room:
             if self._trains or self._other:
                 return True
-            return self._finished and (self._late_trains or not self.queues_are_empty)
-        return self._other or (self._finished and self.finished() >= self.refill_after)
+            return bool(self._ends) and (self._late_trains or not self.queues_are_empty)
+        return self._other or len(self._ends) >= self.refill_after
 
     def __len__(self) -> int:
         return len(self._events)

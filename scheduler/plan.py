@@ -25,7 +25,7 @@ class Plan:
     drop first: tuples at the head of the queue that cannot be in time any more.
     """
 
-    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "traversal", "units", "work_ns")
+    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "traversal", "tuples", "units", "work_ns")
 
     def __init__(
         self,
@@ -45,7 +45,8 @@ class Plan:
         self.claims = claims if claims is not None else _first_visits(steps)
         # The state fills in:
         self.units: tuple[int, ...] | None = None  # held while the plan runs
-        self.work_ns = 0.0  # expected, for the tuples that were taken
+        self.tuples = 0  # that were taken for it
+        self.work_ns = 0.0  # for which it will keep its worker, as its units have done lately
 
     def __repr__(self) -> str:
         dropped = "".join(f" -{n}@{a}" for a, n in self.expired)

@@ -40,6 +40,9 @@ from scheduler.plan import Plan
 from scheduler.superbox import Superbox, lines, static_superboxes
 from scheduler.trains import TrainRule, TrainTuner, auto_tuples
 
+UNMEASURED_NS = 1e9  # no plan of the unit has ended yet
+MEASURE_GAIN = 0.25  # of the latest plan in the time of a tuple
+
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
@@ -108,7 +111,8 @@ class SchedulerState:
         self.held = [0] * len(self.unit_boxes)  # reasons why a unit may not run: plans under way, blocked outputs
         self.ready: dict[int, None] = {}  # units, in the order in which they became ready
         self.outstanding = 0  # plans dispatched and not finished
-        self.outstanding_ns = 0.0  # the work of these plans, by the statistics
+        self.outstanding_ns = 0.0  # for which these plans will keep workers
+        self.unit_tuple_ns = [UNMEASURED_NS] * len(self.unit_boxes)  # a worker's time for one tuple, measured lately
         self.dispatched = 0  # plans since the start
         self.traversed = dict.fromkeys(("min_cost", "min_latency", "min_memory"), 0)  # of these, by traversal
         self.waiting_tuples = 0  # on all arcs to boxes
@@ -147,7 +151,7 @@ class SchedulerState:
         elif kind is Dispatched:
             self._dispatched(event.plan)  # type: ignore[union-attr]
         elif kind is Finished:
-            self._finished(event.plan)  # type: ignore[union-attr]
+            self._finished(*event)
         else:
             self._apply_rare(event)
 
@@ -155,20 +159,30 @@ class SchedulerState:
         self.outstanding += 1
         self.dispatched += 1
         self._last = plan
-        plan.work_ns = 0.0
+        plan.tuples, plan.work_ns = 0, 0.0
         self.traversed[plan.traversal] += 1
         if self.index is not None:
             self.index.dispatched(plan)
         for unit in plan.units or self._units_of(plan):
             self._hold(unit)
 
-    def _finished(self, plan: Plan) -> None:
+    def _finished(self, plan: Plan, ran_ns: int) -> None:
         self.outstanding -= 1
         self.outstanding_ns = self.outstanding_ns - plan.work_ns if self.outstanding else 0.0
         if self.index is not None:
             self.index.finished(plan)
-        for unit in plan.units or self._units_of(plan):
+        units = plan.units or self._units_of(plan)
+        if ran_ns:
+            self._measure(units, ran_ns / max(plan.tuples, 1))
+        for unit in units:
             self._release(unit)
+
+    def _measure(self, units: tuple[int, ...], tuple_ns: float) -> None:
+        """Note how long a worker took for a tuple of these units. The latest plans count most."""
+        known = self.unit_tuple_ns
+        for unit in units:
+            old_ns = known[unit]
+            known[unit] = tuple_ns if old_ns == UNMEASURED_NS else old_ns + (tuple_ns - old_ns) * MEASURE_GAIN
 
     def _apply_rare(self, event: Event) -> None:
         if isinstance(event, OutputBlocked):
@@ -217,7 +231,8 @@ class SchedulerState:
 
     def _claimed(self, a: int, tuples: int, trains: int) -> None:
         index = self.index
-        work_ns = tuples * self.facts.downstream_ns[self._consumer[a]]
+        work_ns = tuples * self.unit_tuple_ns[self.arc_unit[a]]
+        self._last.tuples += tuples
         self._last.work_ns += work_ns
         self.outstanding_ns += work_ns
         if index is None:

@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from catalog.readings import NOTHING, ArcReading
-from storage.queue import ArcQueue, Lease, coalesce
+from storage.queue import ArcQueue, Lease
 from storage.train import NO_WATERMARK, Train
 
 LOW_WATER = 0.75
@@ -207,7 +207,8 @@ class StorageManager:
     def take(self, arc: int, tuples: int, trains: int) -> tuple[list[Train], int, int]:
         """Take up to ``tuples`` tuples of an arc's first ``trains`` trains, and pin them. Scheduler thread only.
 
-        Returns the trains with short ones joined, their number of tuples, and how many trains left the queue whole.
+        Returns the trains, their number of tuples, and how many trains left the queue whole. The worker joins short
+        trains: that copies, and would keep the scheduler's thread for as long as the boxes keep a worker.
         """
         with self._lock:
             queue = self.queues[arc]
@@ -216,7 +217,7 @@ class StorageManager:
             count = before - queue.tuples
             self._pin(leases)
             self._pinned[arc] += leases
-        return coalesce(taken), count, len(leases)
+        return taken, count, len(leases)
 
     def unpin(self, arcs: Iterable[int]) -> None:
         """Free the trains that were taken from these arcs: their plan has ended. The thread that ran the plan."""

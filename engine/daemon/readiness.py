@@ -38,7 +38,8 @@ class Readiness:
         self._server = server
         self._keeper = keeper
         self._state = state
-        self._turn = (-1, 0.0)  # the scheduler's count of turns when it last moved, and when that was
+        self._turns = -1  # the scheduler's count when it was looked at last ...
+        self._unmoved_s: float | None = None  # ... and since when it has not moved although there was something to do
 
     def checks(self) -> dict[str, str]:
         """Return, by check, the reason why the daemon is not ready; empty where it is."""
@@ -77,8 +78,9 @@ class Readiness:
         loop, now = self._engine.loop, monotonic()
         if loop.failure is not None:
             return f"it has failed: {loop.failure}"
-        turns = loop.steps + loop.turns
-        if turns != self._turn[0]:
-            self._turn = (turns, now)
-        waited = now - self._turn[1]
+        if loop.turns != self._turns or loop.is_at_rest:  # at rest it takes no turn
+            self._turns, self._unmoved_s = loop.turns, None
+            return ""
+        self._unmoved_s = now if self._unmoved_s is None else self._unmoved_s
+        waited = now - self._unmoved_s
         return f"no turn for {waited:.0f} s" if waited > TURN_SECONDS else ""

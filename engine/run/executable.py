@@ -283,7 +283,8 @@ class FusedStep:
 
     def _call(self, stage: int, trains: list[Train], inbox: Inbox) -> None:
         try:
-            self.chain.run(stage, trains, lambda out: self.port.send(out, inbox))
+            joined = coalesce(trains) if len(trains) > 1 else trains
+            self.chain.run(stage, joined, lambda out: self.port.send(out, inbox))
         except BaseException:
             # As for one box: a bug costs the tuples of these trains. They are counted, and the daemon goes on.
             log.exception("fused chain %s failed", [s.runtime.node.name for s in self.singles])

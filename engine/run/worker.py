@@ -130,9 +130,10 @@ class WorkerPool:
                 return
             begun_ns = perf_counter_ns()
             self.work(plan, claims)
-            self.busy_ns[number] += perf_counter_ns() - begun_ns
+            ran_ns = perf_counter_ns() - begun_ns
+            self.busy_ns[number] += ran_ns
             self.plans[number] += 1
-            self.post(Finished(plan))
+            self.post(Finished(plan, ran_ns))
 
     def work(self, plan: Plan, claims: dict[int, Claim]) -> None:
         """Run one plan on the calling thread. The caller posts ``Finished``."""

@@ -192,7 +192,7 @@ class Simulation:
             elif kind in (PLAN_ENDED, TUPLES_DONE):
                 threads.idle += 1
                 awake += 1
-                self._finish(what if kind == PLAN_ENDED else what[0])
+                self.state.apply(what if kind == PLAN_ENDED else what[0])
             is_news = True
         if is_news:
             self._act_on_news(by_io, awake)
@@ -232,10 +232,18 @@ class Simulation:
             self._begin(works.popleft(), threads.lock_free_ns(self.now_ns))
         if not threads.has_io:
             self._schedule()
-        elif not self._is_step_due and self.state.ready and not self.loop.is_queue_full:
+        elif not self._is_step_due and self.state.ready and self._has_room:
             self._is_step_due = True
             wanted_ns = threads.wake_scheduler(self.now_ns, by_io) + threads.woken_ns(self._number)
             self._push(wanted_ns, STEP_WANTED, wanted_ns)
+
+    @property
+    def _has_room(self) -> bool:
+        """Return whether the execution queue has room, or so few plans that the scheduler's thread is woken."""
+        loop = self.loop
+        if loop.mailbox.has_plan_room:
+            return not loop.is_queue_full
+        return self.state.outstanding <= loop.refill_at
 
     def _step_when_locked(self, since_ns: int) -> None:
         """Take a step on the scheduler's thread, which has wanted the GIL since then; or let it sleep again."""
@@ -257,6 +265,7 @@ class Simulation:
             if plan is None:
                 break
             loop.dispatch(plan)
+        loop.note_room()
         if works and (wanted := min(len(works), threads.idle) - threads.waking) > 0:
             self._wake(wanted)
 
@@ -292,20 +301,21 @@ class Simulation:
         self.busy_ns += end_ns - begun_ns
         for unit in plan.units or ():
             self.unit_busy_ns[unit] += end_ns - begun_ns
+        end = Finished(plan, end_ns - int(begun_ns))
         if effects is None:
-            self._push(end_ns, PLAN_ENDED, plan)
+            self._push(end_ns, PLAN_ENDED, end)
         elif end_ns - lock_ns > BRIEF_NS:
-            self._push(end_ns, TUPLES_DONE, (plan, effects, end_ns))
+            self._push(end_ns, TUPLES_DONE, (end, effects, end_ns))
         else:
             execution.apply(effects, self.now_ns, 0)
-            self._push(end_ns, PLAN_ENDED, plan)
+            self._push(end_ns, PLAN_ENDED, end)
 
-    def _end_with_lock(self, plan: Plan, effects: list[Effect], since_ns: int) -> bool:
+    def _end_with_lock(self, end: Finished, effects: list[Effect], since_ns: int) -> bool:
         """Return whether a worker has the GIL again, and with it has ended its plan. Otherwise it sleeps until the GIL
         is released, and its results are late by that."""
         late_ns = self.now_ns - since_ns
         if self.threads.must_wait(self.now_ns, since_ns):
-            self._push(self.threads.retry_ns, TUPLES_DONE, (plan, effects, since_ns))
+            self._push(self.threads.retry_ns, TUPLES_DONE, (end, effects, since_ns))
             return False
         self.execution.apply(effects, self.now_ns, late_ns)
         self.busy_ns += late_ns
@@ -313,9 +323,6 @@ class Simulation:
 
     def _execute(self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float) -> PlanTimes:
         return self.execution.run(boxes, claims, begun_ns, self.threads.stretch(self.now_ns))
-
-    def _finish(self, plan: Plan) -> None:
-        self.state.apply(Finished(plan))
 
     # -- tuples -------------------------------------------------------------------------------------------------------
 

@@ -196,7 +196,7 @@ def test_received_is_admitted_and_refused() -> None:
     for times in ([NOW, YEAR_2100, NOW - S], [YEAR_2100], [NOW + S]):
         ingress.admit(0, train_of(*times))
     assert (ingress.admitted, ingress.rejected_skew) == ([3], [2])
-    [queued] = storage.take(0, 100, 100)[0]
+    queued = Train.concat(storage.take(0, 100, 100)[0])
     assert queued.to_pydict()["ts"] == [NOW, NOW - S, NOW + S] and queued.watermark_ns == NOW + S
     news = event_time.heartbeat(0, NOW + 2 * S)
     assert news is not None

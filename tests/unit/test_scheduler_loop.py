@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+from time import monotonic, sleep
 
 import pytest
 
+from catalog.qos import QoS
 from engine.simulate.sketch import SCHEMA, NetworkSketch
 from scheduler.claims import QueuedPlan
 from scheduler.events import Enqueued, Event, Finished
@@ -21,10 +24,10 @@ from tests.unit.storage_harness import make_storage
 class Rig:
     """A loop over boxes, one a stream, whose tests are its only thread."""
 
-    def __init__(self, boxes: int = 1, cost_ns: float = 0.0) -> None:
+    def __init__(self, boxes: int = 1, qos: QoS | None = None) -> None:
         sketch = NetworkSketch()
         for _ in range(boxes):
-            sketch.output(sketch.box(sketch.stream(), cost_ns=cost_ns))
+            sketch.output(sketch.box(sketch.stream()), qos)
         network = sketch.network()
         self.storage = make_storage(len(network.arcs), 2**20)
         self.failures: list[Exception] = []
@@ -38,10 +41,16 @@ class Rig:
         train = Train.from_pylists(SCHEMA, {"seq": [1], "value": [0.5]}, 0)
         self.loop.mailbox.put(Enqueued((arc,), 1, 0, 0, self.storage.enqueue((arc,), train)))
 
-    def filled(self) -> int:
-        """Put a train before every box, and return how many plans one step dispatches."""
-        for stream in self.loop.state.network.streams:
-            self.put(stream.arcs[0])
+    def filled(self, ran_ns: int) -> int:
+        """Put a train before every box, and return how many plans one step dispatches, after a plan of each box has
+        kept a worker for so long."""
+        arcs = [stream.arcs[0] for stream in self.loop.state.network.streams]
+        for arc in arcs:
+            self.put(arc)
+            self.loop.drain_mailbox()
+            self.loop.mailbox.put(Finished(self.taken(), ran_ns))
+        for arc in arcs:
+            self.put(arc)
         self.loop.drain_mailbox()
         return self.queue.qsize()
 
@@ -49,6 +58,13 @@ class Rig:
         plan = self.queue.get_nowait().plan
         assert plan is not None
         return plan
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + 60
+    while not condition():
+        assert monotonic() < deadline
+        sleep(0.001)
 
 
 @pytest.fixture
@@ -104,16 +120,37 @@ def test_a_train_that_came_while_the_end_of_a_plan_was_read_is_not_left_behind(r
     assert rig.taken().boxes == (0,)
 
 
-def test_the_queue_is_filled_ahead_by_work_and_again_when_half_has_ended() -> None:
-    """Plans of 0.2 ms each: 1 ms of work takes five of them, plans of 2 ms leave it at two."""
-    assert [Rig(boxes=10, cost_ns=cost_ns).filled() for cost_ns in (200_000.0, 2e6, 0.0)] == [5, 2, 8]
-    rig = Rig(boxes=10, cost_ns=200_000.0)
-    rig.filled()
-    assert not rig.loop.mailbox.has_news
-    rig.loop.mailbox.put(Finished(rig.taken()))
-    assert not rig.loop.mailbox.has_news, "four plans are left"
-    rig.loop.mailbox.put(Finished(rig.taken()))
-    assert rig.loop.mailbox.has_news
+def test_the_queue_is_filled_ahead_by_work_and_again_when_little_is_left() -> None:
+    """Plans of 0.5 ms each: 4 ms of work takes eight of them, plans of 2 ms or of unknown length leave it at two."""
+    assert [Rig(boxes=80).filled(ran_ns) for ran_ns in (500_000, 2_000_000, 0, 1)] == [8, 2, 2, 64]
+    rig = Rig(boxes=80)
+    rig.filled(500_000)
+    for left in range(7, 2, -1):
+        rig.loop.mailbox.put(Finished(rig.taken(), 500_000))
+        assert not rig.loop.mailbox.has_news, f"{left} plans are left"
+    rig.loop.mailbox.put(Finished(rig.taken(), 500_000))
+    assert rig.loop.mailbox.has_news, "1 ms of work is left"
+
+
+def test_a_tight_deadline_keeps_the_queue_short() -> None:
+    """A fiftieth of 100 ms is 2 ms; of 10 ms it would be 0.2 ms, but a wake-up for so little is too expensive."""
+    deadlines = [QoS(deadline_ns=ms * 10**6) for ms in (100, 10)]
+    assert [Rig(boxes=80, qos=qos).filled(500_000) for qos in deadlines] == [4, 2]
+
+
+def test_the_thread_reads_the_last_end_of_a_plan_before_it_comes_to_rest(rig: Rig) -> None:
+    thread = Thread(target=rig.loop.run, daemon=True)
+    thread.start()
+    rig.put()
+    rig.loop.wake()
+    plan = rig.queue.get(timeout=60).plan
+    assert plan is not None
+    assert not rig.loop.is_at_rest
+    rig.loop.post(Finished(plan))  # no news, as nothing waits: nobody rings
+    wait_for(lambda: rig.loop.is_at_rest)
+    rig.loop.stop()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_nothing_is_decided_during_a_pause(rig: Rig) -> None:

@@ -212,10 +212,11 @@ def test_expired_tuples_are_dropped_counted_and_their_watermark_goes_on() -> Non
         loop.state.apply(Enqueued((0,), 4, 0, 0, storage.enqueue((0,), t)))
     loop.dispatch(Plan((Step(0, ALL),), takes={0: 6}, expired=((0, 6),)))
     claim = loop.execution_queue.get_nowait().claims[0]
-    assert [(t.count, t.watermark_ns) for t in claim.trains] == [(0, 10), (6, 30)]
+    assert [(t.count, t.watermark_ns) for t in claim.trains] == [(0, 10), (2, 20), (4, 30)]
     queue = storage.queues[0]
     assert (queue.expired, queue.dequeued, queue.tuples, queue.residual) == (6, 6, 0, 0)
     assert storage.readings(["a", "b"])[0].shed == {"expired": 6}
+    storage.unpin((0,))
     assert storage.used_bytes == 0
     assert loop.state.arcs[0].tuples == 0
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.schema import Schema
 from storage.manager import LOW_WATER
-from storage.queue import ALL, COALESCE_BELOW
+from storage.queue import ALL, COALESCE_BELOW, coalesce
 from storage.train import Train, constant_ns
 from tests.unit.storage_harness import make_storage
 
@@ -109,8 +109,9 @@ def test_short_trains_are_joined_and_long_ones_left() -> None:
     long = train_of(50, COALESCE_BELOW)
     storage.enqueue([0], long)
     storage.enqueue([0], train_of(50 + COALESCE_BELOW, 1))
-    trains, _, whole = storage.take(0, ALL, 10**9)
-    assert [t.count for t in trains] == [50, COALESCE_BELOW, 1] and trains[1] is long and whole == 52
+    taken, _, whole = storage.take(0, ALL, 10**9)
+    trains = coalesce(taken)
+    assert [t.count for t in trains] == [50, COALESCE_BELOW, 1] and trains[1] is long and whole == len(taken) == 52
     assert values(trains) == list(range(51 + COALESCE_BELOW))
 
 
