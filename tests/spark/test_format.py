@@ -90,6 +90,7 @@ class Query:
             stream.close()
 
 
+@pytest.mark.timeout(500)  # two starts of Spark on a machine that others use
 def test_a_streaming_query_killed_and_restarted_is_exact(tmp_path: Path) -> None:
     with running(tmp_path / "data") as (daemon, seen):
         address = daemon.spark.port.address
@@ -109,7 +110,7 @@ def test_a_streaming_query_killed_and_restarted_is_exact(tmp_path: Path) -> None
         query = Query(address, tmp_path / "checkpoint")
         try:
             query.wait_running()
-            wait_for(lambda: len(seen) > 1_000, "rows have come back", 100)
+            wait_for(lambda: len(seen) > 1_000, "rows have come back", 200)
             time.sleep(0.3)
         finally:
             query.kill()

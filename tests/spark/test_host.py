@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from router.spark.daemon.driver_process import DriverProcess
+from router.spark.daemon.driver_process import DriverProcess, core_wait_s
 from router.spark.daemon.host import LOW_PRIORITY, SparkHost
 from router.spark.driver.java import Java
 from router.spark.driver.launch import settings_for, start_gateway
@@ -144,3 +146,17 @@ def test_a_jvm_killed_while_it_starts_is_lost_and_not_a_missing_spark(tmp_path: 
     java.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(SparkUnavailableError, match="code 1"):
         start_gateway(Java(java, 17, frozenset()), settings_for("local[1]", {}, tmp_path), tmp_path)
+
+
+def test_a_process_without_a_core_counts_as_starved() -> None:
+    """The watch over the JVM tells a busy machine from a hung JVM by this."""
+    first = min(os.sched_getaffinity(0))
+    program = f"import os; os.sched_setaffinity(0, {{{first}}})\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(2)]
+    try:
+        wait_for(lambda: core_wait_s(busy[0].pid) > 0.5, "one of two processes on one core has waited")
+        assert core_wait_s(None) == 0.0
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()

@@ -33,6 +33,9 @@ PING_SECONDS = 5.0
 LOG_DRAIN_SECONDS = 1.0
 STOP_SECONDS = 5.0
 KEPT_LINES = 40
+PATIENCE = 10
+STARVED_SHARE = 0.25
+"""A JVM whose threads waited for a core for this share of the time, all together, is short of processor time."""
 NO_REASON = "the driver ended"
 _ROOT = Path(__file__).resolve().parents[3]
 _PROGRAM = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from router.spark.driver.main import main; main()"
@@ -142,12 +145,26 @@ class DriverProcess:
         """Send the heartbeat, on a thread of its own, and kill a driver whose JVM does not answer."""
         while not self.ended.wait(PING_SECONDS):
             try:
-                self.ask("ping", {}).result(self._silence_s)
+                self._await_ping(self.ask("ping", {}))
             except FutureTimeoutError:
                 log.error("Spark has not answered for %.0f s and is killed", self._silence_s)
                 self.kill(f"the JVM did not answer for {self._silence_s:g} s")
             except SparkError:
                 return
+
+    def _await_ping(self, answer: Future[Answer]) -> None:
+        """Wait for the answer to a ping. A JVM that waited for a core most of the time is busy and not hung: on a full
+        machine it gets up to ``PATIENCE`` times as long. Raises FutureTimeoutError, SparkError."""
+        for _ in range(PATIENCE - 1):
+            waited_before_s = core_wait_s(self.facts.get("pid"))
+            try:
+                answer.result(self._silence_s)
+                return
+            except FutureTimeoutError:
+                waited_s = core_wait_s(self.facts.get("pid")) - waited_before_s
+                if waited_s < STARVED_SHARE * self._silence_s:
+                    raise
+        answer.result(self._silence_s)
 
     def stop(self, seconds: float) -> None:
         """Ask the driver to stop its session within this time, then kill it."""
@@ -163,6 +180,17 @@ class DriverProcess:
         """The last lines of the log that look like a reason."""
         lines = [line for line in self._last_lines if ("rror" in line or "xception" in line) and "\tat " not in line]
         return list(dict.fromkeys(line.strip()[:300] for line in lines[-2:]))
+
+
+def core_wait_s(pid: int | None) -> float:
+    """Return how long the threads of a process have been ready to run without a core, all together, in seconds."""
+    waited_ns = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            waited_ns += int(task.read_text().split()[1])
+        except OSError:
+            pass  # the thread has ended
+    return waited_ns / 1e9
 
 
 def lower_session_priority(pid: int, nice: int) -> None:
