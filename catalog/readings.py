@@ -94,6 +94,7 @@ class BoxReading(NamedTuple):
     state_keys: int = 0  # that the box remembers, in memory and on disk
     train_counts: Sequence[int] = ()  # calls by train_bucket()
     tuples_out_by_port: Sequence[int] = ()  # empty: unknown, assumed to be spread evenly
+    by_input: Sequence[tuple[int, int]] = ()  # of a join, by input: tuples in, and tuples out in the same calls
     withheld: int = 0  # results of windows of which tuples were dropped
     late_by_ns: int = 0  # the most that a late tuple was behind the watermark
     dropped: int = 0  # of the absorbed: tuples that were still in a window when the daemon stopped, which dropped them

@@ -11,7 +11,9 @@ b. A Kalman filter with two states for each box fits both online, to the mean co
 - Neither part is ever negative. A part that would fall below 0 is set to 0, and the other part takes the rest.
 
 Selectivity is the ratio of exponentially weighted sums (out over in), not the mean of ratios, so that a train of one
-tuple does not outweigh one of a thousand. A declared ``cost`` or ``selectivity`` is the first guess.
+tuple does not outweigh one of a thousand. A declared ``cost`` or ``selectivity`` is the first guess. A box with several
+inputs also has one selectivity for each (P2 section 2.2: "for a multiple input AOP, like the multi-way join, the
+selectivities is calculated for each input").
 
 Pure arithmetic; time is an argument. Owner: the monitor thread. Readers (policies, the shedder) keep references to the
 arrays, which are indexed by the number of the box, stream or output and written in place. A value that is one tick old
@@ -20,6 +22,7 @@ does no harm.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +73,11 @@ class Statistics:
         self.port_box: Index = np.repeat(np.arange(len(boxes)), ports)
         self.port_selectivity: Floats = self.selectivity[self.port_box] / ports[self.port_box]
 
+        # By arc, where a box has several inputs: tuples out for one that comes by the arc; NaN: not observed yet.
+        self.input_selectivity: Floats = np.full(len(network.arcs), np.nan)
+        self._input_in = np.zeros(len(network.arcs))
+        self._input_out = np.zeros(len(network.arcs))
+
         # The covariance of the filter, [[aa, ab], [ab, bb]], and the weighted sums of the selectivities.
         self._aa = np.square(self.cost_per_call_ns)
         self._ab = np.zeros(len(boxes))
@@ -102,6 +110,16 @@ class Statistics:
         self.train_tuples[at] = keep * self.train_tuples[at] + (1 - keep) * train
         self._fit_costs(at, made, train, np.asarray(cost_ns, np.float64)[at] / made, elapsed_s)
         self.observed_calls[at] += np.asarray(calls, np.int64)[at]
+
+    def observe_inputs(self, arcs: Sequence[int], came: Counts, made: Counts, elapsed_ns: int) -> None:
+        """Take, for inputs of boxes with several, the tuples that came by these arcs since the last tick, and the
+        tuples that left in the same calls."""
+        at = np.asarray(arcs, np.intp)
+        keep = np.where(np.asarray(came) > 0, np.exp(-elapsed_ns / 1e9 / SELECTIVITY_TAU_S), 1.0)
+        self._input_in[at] = keep * self._input_in[at] + came
+        self._input_out[at] = keep * self._input_out[at] + made
+        seen = at[self._input_in[at] >= SEED_TUPLES]
+        self.input_selectivity[seen] = self._input_out[seen] / self._input_in[seen]
 
     def observe_streams(self, tuples: Counts, elapsed_ns: int) -> None:
         """Take the valid tuples that each stream offered since the last tick, shed or not."""

@@ -78,6 +78,11 @@ class Sampler:
         self._worker_busy: Sequence[float] = ()
         self._worked_ns = 0  # busy time of the workers until the last reading
         boxes, ports = len(network.boxes), len(epoch.stats.port_box)
+        self._inputs = [
+            (node.number, port, arc)
+            for node in network.boxes
+            for port, arc in enumerate(node.in_arcs if len(node.in_arcs) > 1 else ())
+        ]
         self._begun = (
             np.zeros(boxes),
             np.zeros(boxes),
@@ -121,6 +126,7 @@ class Sampler:
         cost_ns = _delta((b.cost_ns for b in before.boxes), (b.cost_ns for b in now.boxes))
         out = _delta(self._by_port(before), self._by_port(now))
         self._observe(calls, came, out, cost_ns, elapsed_ns)
+        self._observe_inputs(before, now, elapsed_ns)
         self._came = came
         self._box_rates += self._rate_gain(elapsed_ns) * (came * 1e9 / elapsed_ns - self._box_rates)
 
@@ -237,6 +243,21 @@ class Sampler:
         busy_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.caller_ns
         worked_ns, self._worked_ns = busy_ns - self._worked_ns, busy_ns
         return max(0.0, worked_ns / (elapsed_ns * max(1, len(now.workers))))
+
+    def _observe_inputs(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
+        """Fold the selectivity of each input of joins."""
+        joins = [
+            (a, b, p) for b, p, a in self._inputs if p < min(len(now.boxes[b].by_input), len(before.boxes[b].by_input))
+        ]
+        if joins:
+            came, made = (
+                _delta(
+                    (before.boxes[b].by_input[p][i] for _, b, p in joins),
+                    (now.boxes[b].by_input[p][i] for _, b, p in joins),
+                )
+                for i in (0, 1)
+            )
+            self.epoch.stats.observe_inputs([a for a, _, _ in joins], came, made, elapsed_ns)
 
     def _by_port(self, readings: Readings) -> Iterable[float]:
         """Yield tuples out by port, in the layout of the statistics; spread evenly where only the sum is known."""

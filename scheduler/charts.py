@@ -71,55 +71,74 @@ def segments_of(boxes: Sequence[int], points: Sequence[Point]) -> list[Segment]:
     return out
 
 
+def steepest(segments: Sequence[Segment | None]) -> Segment:
+    """Return the segment of the greatest slope; of equals the first."""
+    return max([s for s in segments if s is not None], key=lambda s: s.slope)
+
+
 def chain_segments(
-    network: Network, cost_ns: Sequence[float], arc_selectivity: Sequence[float], tuple_bytes: Sequence[float]
-) -> list[Segment]:
-    """Return by box the steepest of its segments, over the paths that lead through it."""
-    found = [Segment(0.0, (node.number,)) for node in network.boxes]
-    for boxes, arcs in main_paths(network, arc_selectivity):
+    network: Network,
+    cost_ns: Sequence[float],
+    arc_selectivity: Sequence[float],
+    tuple_bytes: Sequence[float],
+    input_factor: Sequence[float],
+) -> list[Segment | None]:
+    """Return by arc the steepest of the segments that its tuples begin with, over the paths that lead by it.
+
+    ``input_factor``, by arc: the selectivity of its box for the tuples of this arc, over the mean over all inputs. P2
+    section 2.2: "for a multiple input AOP, like the multi-way join, the selectivities is calculated for each input and
+    may not be identical for all the input streams".
+    """
+    found: list[Segment | None] = [None] * len(network.arcs)
+    for arcs in main_paths(network, arc_selectivity):
+        boxes = [b for a in arcs if (b := network.arcs[a].box) is not None]
         costs = [cost_ns[b] for b in boxes]
         # A box without consumers drops its output: as good as leaving the engine.
-        selectivities = [arc_selectivity[a] for a in arcs] + [0.0] * (len(boxes) - len(arcs))
+        onward = [arc_selectivity[a] for a in arcs[1:]] + [0.0] * (len(boxes) - len(arcs) + 1)
+        selectivities = [s * input_factor[a] for s, a in zip(onward, arcs, strict=False)]
         chart = progress_chart(costs, selectivities, [tuple_bytes[b] for b in boxes])
-        for box, segment in zip(boxes, segments_of(boxes, chart), strict=True):
-            if segment.slope > found[box].slope:
-                found[box] = segment
+        for arc, segment in zip(arcs, segments_of(boxes, chart), strict=False):
+            before = found[arc]
+            if before is None or segment.slope > before.slope:
+                found[arc] = segment
     return found
 
 
-def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return paths that cover every box: the boxes of each, and the arcs between them.
+def main_paths(network: Network, arc_selectivity: Sequence[float]) -> list[tuple[int, ...]]:
+    """Return paths that cover every arc to a box, each as its arcs. The last arc may lead to an output.
 
     A path goes on from a box by the arc that carries the most tuples; the other branches of a fan-out are paths of
-    their own. (All paths from every stream were refused: a network of diamonds has exponentially many.)
+    their own, and so is every arc of a stream. (All paths from every stream were refused: a network of diamonds has
+    exponentially many.)
     """
     onward: list[int | None] = []  # by box: the arc that carries the most tuples
     for node in network.boxes:
         arcs = list(chain.from_iterable(node.out_arcs))
         onward.append(max(arcs, key=lambda a: (arc_selectivity[a], -a), default=None))
-    continued = {network.arcs[a].box for a in onward if a is not None}
     paths = []
-    for node in network.boxes:
-        if node.number in continued and network.feeders[node.number]:
+    for arc in network.arcs:
+        source = arc.source.box
+        if arc.box is None or (source is not None and onward[source] == arc.number):
             continue
-        boxes: list[int] = []
-        arcs = []
-        box: int | None = node.number
-        while box is not None:
-            boxes.append(box)
-            arc = onward[box]
-            if arc is None:
-                break
-            arcs.append(arc)
-            box = network.arcs[arc].box
-        paths.append((tuple(boxes), tuple(arcs)))
+        path = [arc.number]
+        box: int | None = arc.box
+        while box is not None and (following := onward[box]) is not None:
+            path.append(following)
+            box = network.arcs[following].box
+        paths.append(tuple(path))
     return paths
 
 
 def line_segments(
     network: Network, lines: Sequence[Sequence[int]], cost_ns: Sequence[float], arc_flow: Sequence[float]
 ) -> list[Segment]:
-    """Return by box its segment on its virtual line, where every tuple passes by the boxes that it is not for."""
+    """Return by box its segment on its virtual line, where every tuple passes by the boxes that it is not for.
+
+    P2 section 3: "the last step is to directly apply the Chain scheduling algorithm on the linear VPipe. Now the DAG
+    plan can just be treated as a one input stream query plan". So the chart ends at 0, as that of a query does: behind
+    the last box nothing is left. And a segment is run as a whole, whichever of its boxes has the oldest tuple: there is
+    one queue before it, from which tuples for all its boxes are taken in the order of time.
+    """
     found = [Segment(0.0, (node.number,)) for node in network.boxes]
     for line in lines:
         points = [(0.0, 1.0)]
@@ -128,8 +147,11 @@ def line_segments(
             spent += left * cost
             left *= selectivity
             points.append((spent, left))
-        for box, segment in zip(line, segments_of(line, points), strict=True):
-            found[box] = segment
+        points[-1] = (spent, 0.0)
+        for first, last in pairwise(lower_envelope(points)):
+            whole = Segment(_slope(*points[first], points[last]), tuple(line[first:last]))
+            for box in whole.boxes:
+                found[box] = whole
     return found
 
 

@@ -15,14 +15,14 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from itertools import chain
-from math import ceil
+from math import ceil, isnan
 
 from catalog.load import LoadModel
 from catalog.network import Network
 from catalog.qos import QoSGraph
 from catalog.stats import Statistics
-from scheduler.charts import Segment, chain_segments, line_segments
-from scheduler.rates import output_rates
+from scheduler.charts import Segment, chain_segments, line_segments, steepest
+from scheduler.rates import join_selectivities, output_rates
 from scheduler.superbox import lines
 
 INFINITE_NS = 2**62
@@ -294,29 +294,77 @@ class Facts:
         return [min((self.ideal_ns[o] for o in reach), default=1e9) for reach in self.network.box_outputs]
 
     @cached_property
-    def rate(self) -> list[float]:
-        """S/C, by which HR ranks."""
-        return output_rates(self.network, self.cost_ns, self.arc_selectivity, [1.0] * len(self.network.outputs))
+    def input_factor(self) -> list[float]:
+        """By arc: the selectivity of its box for the tuples of this arc, over the mean over all inputs. Measured where
+        it can be, else by the occupancy of the windows of a join; 1 for all other boxes."""
+        out = [1.0] * len(self.network.arcs)
+        measured = self._statistics.input_selectivity.tolist()
+        for node in self.network.boxes:
+            mean = self.selectivity[node.number]
+            if len(node.in_arcs) < 2 or node.kind == "union" or mean <= 0:
+                continue
+            by_input = [measured[a] for a in node.in_arcs]
+            if any(isnan(s) for s in by_input):
+                if len(node.in_arcs) != 2:
+                    continue
+                left, right = [self._flow[a] for a in node.in_arcs]
+                estimated = join_selectivities(mean, (left, right), node.box.met_ns() or (1, 1))
+                if estimated is None:
+                    continue
+                by_input = list(estimated)
+            for a, s in zip(node.in_arcs, by_input, strict=True):
+                out[a] = s / mean
+        return out
 
     @cached_property
-    def normalized_rate(self) -> list[float]:
-        """S/(C T), by which HNR ranks."""
-        weights = [1.0 / t for t in self.ideal_ns]
-        return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights)
+    def _flow(self) -> list[float]:
+        """By arc: tuples in a second."""
+        flow: list[float] = self._load.flow(self._statistics.rate_per_s, self._port_selectivity).arcs.tolist()
+        return flow
+
+    def _rates(self, weights: list[float]) -> list[float]:
+        return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights, self.input_factor)
+
+    def _best_input(self, by_arc: list[float]) -> list[float]:
+        return [max([by_arc[a] for a in node.in_arcs]) for node in self.network.boxes]
+
+    @cached_property
+    def arc_rate(self) -> list[float]:
+        """By arc: S/C, by which HR ranks."""
+        return self._rates([1.0] * len(self.network.outputs))
+
+    @cached_property
+    def arc_normalized_rate(self) -> list[float]:
+        """By arc: S/(C T), by which HNR ranks."""
+        return self._rates([1.0 / t for t in self.ideal_ns])
 
     @cached_property
     def balanced_rate(self) -> list[float]:
-        """S/(C T^2), which BSD multiplies by the wait."""
-        weights = [1.0 / t**2 for t in self.ideal_ns]
-        return output_rates(self.network, self.cost_ns, self.arc_selectivity, weights)
+        """S/(C T^2), which BSD multiplies by the wait. Of several inputs the best counts."""
+        return self._best_input(self._rates([1.0 / t**2 for t in self.ideal_ns]))
+
+    @cached_property
+    def rate(self) -> list[float]:
+        """S/C of the best input."""
+        return self._best_input(self.arc_rate)
+
+    @cached_property
+    def normalized_rate(self) -> list[float]:
+        """S/(C T) of the best input."""
+        return self._best_input(self.arc_normalized_rate)
+
+    @cached_property
+    def arc_segment(self) -> list[Segment | None]:
+        """By arc: the segment of the lower envelope that its tuples begin with (Chain). None for an arc to an
+        output."""
+        return chain_segments(self.network, self.cost_ns, self.arc_selectivity, self.tuple_bytes, self.input_factor)
 
     @cached_property
     def chain_segment(self) -> list[Segment]:
-        """A box's segment of the lower envelope of its path (Chain)."""
-        return chain_segments(self.network, self.cost_ns, self.arc_selectivity, self.tuple_bytes)
+        """The steepest segment of a box's inputs."""
+        return [steepest([self.arc_segment[a] for a in node.in_arcs]) for node in self.network.boxes]
 
     @cached_property
     def line_segment(self) -> list[Segment]:
         """The same where each application is one virtual line (VPipe)."""
-        flow = self._load.flow(self._statistics.rate_per_s, self._port_selectivity).arcs.tolist()
-        return line_segments(self.network, [line.boxes for line in lines(self.network)], self.cost_ns, flow)
+        return line_segments(self.network, [line.boxes for line in lines(self.network)], self.cost_ns, self._flow)

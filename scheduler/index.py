@@ -72,6 +72,11 @@ class Index:
 
     def finished(self, plan: Plan) -> None: ...
 
+    @property
+    def may_interrupt(self) -> bool:
+        """Whether a plan runs that a new train may end early (``preemption``)."""
+        return False
+
     # -- for subclasses ----------------------------------------------------------------------------------------------
 
     def list(self, box: int) -> None:

@@ -287,8 +287,9 @@ class SchedulerLoop:
     def note_room(self) -> None:
         """Note whether the execution queue has room, and when to fill it again if it has none."""
         outstanding, mailbox = self.state.outstanding, self.mailbox
-        mailbox.has_plan_room = not self.is_queue_full
-        if not mailbox.has_plan_room:
+        is_full, index = self.is_queue_full, self.state.index
+        mailbox.has_plan_room = not is_full or (index is not None and index.may_interrupt)
+        if is_full:
             left_ns = min(LEFT_NS, self.ahead_ns / 4) * self.workers
             left = ceil(left_ns * outstanding / max(self.state.outstanding_ns, 1.0))
             self.refill_at = min(max(left, self.workers), outstanding - 1)

@@ -25,7 +25,10 @@ class Plan:
     drop first: tuples at the head of the queue that cannot be in time any more.
     """
 
-    __slots__ = ("boxes", "claims", "expired", "steps", "takes", "traversal", "tuples", "units", "work_ns")
+    __slots__ = (
+        "boxes", "claims", "expired", "is_begun", "priorities", "rival", "steps", "takes", "traversal", "tuples",
+        "units", "work_ns",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -47,6 +50,10 @@ class Plan:
         self.units: tuple[int, ...] | None = None  # held while the plan runs
         self.tuples = 0  # that were taken for it
         self.work_ns = 0.0  # for which it will keep its worker, as its units have done lately
+        # A policy that preempts fills in (``scheduler/preemption``), and the worker reads between two steps:
+        self.priorities: Mapping[int, float] | None = None  # of each box
+        self.rival = 0.0  # the highest priority of a box that waits
+        self.is_begun = False  # the worker fills in
 
     def __repr__(self) -> str:
         dropped = "".join(f" -{n}@{a}" for a, n in self.expired)

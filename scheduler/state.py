@@ -14,7 +14,7 @@ A policy that needs another order has an *index* (``scheduler/index``), which th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from catalog.load import LoadModel
@@ -159,7 +159,8 @@ class SchedulerState:
         self.outstanding += 1
         self.dispatched += 1
         self._last = plan
-        plan.tuples, plan.work_ns = 0, 0.0
+        plan.tuples, plan.work_ns, plan.rival = 0, 0.0, 0.0
+        plan.priorities, plan.is_begun = None, False
         self.traversed[plan.traversal] += 1
         if self.index is not None:
             self.index.dispatched(plan)
@@ -332,6 +333,11 @@ class SchedulerState:
     def box_tuples(self, box: int) -> int:
         """Count the tuples that wait on the inputs of a box."""
         return sum([self.arcs[a].tuples for a in self.network.boxes[box].in_arcs])
+
+    def waiting_arcs(self, box: int) -> Sequence[int]:
+        """Return the inputs of a box on which something waits. Something waits for the box."""
+        in_arcs = self.network.boxes[box].in_arcs
+        return in_arcs if len(in_arcs) == 1 else [a for a in in_arcs if self.arcs[a].entries]
 
     def longest_input(self, box: int) -> int:
         """Count the tuples on the longest queue of a box."""

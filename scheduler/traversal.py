@@ -35,8 +35,22 @@ def expand(state: SchedulerState, unit: int) -> Plan:
             if plan is None:
                 plan = state.plans[box] = _cheapest(state, state.unit_boxes[unit])
             return plan
+    return _ordered(state, unit, state.unit_boxes[unit])
+
+
+def output_segment(state: SchedulerState, box: int) -> Plan:
+    """Return the plan for E_x, the operators from a box to the output, as far as they are in its unit (P1 section 3.3):
+    "executing O_x implies the pipelined execution of all the operators on E_x unless it is interrupted by a higher
+    priority operator". Boxes beside the path keep their tuples."""
+    unit = state.unit_of[box]
+    if len(state.unit_live[unit]) == 1 or state.settings.spanner:
+        return expand(state, unit)  # nothing else waits in the unit
+    return _ordered(state, unit, state.downstream_in_unit(box))
+
+
+def _ordered(state: SchedulerState, unit: int, boxes: Sequence[int]) -> Plan:
+    """Return the plan for these boxes of a unit, in the order of the traversal."""
     settings = state.settings
-    boxes = state.unit_boxes[unit]
     if settings.unit == "tuple":
         return one_tuple(state, boxes[0])
     if settings.unit == "vpipe":
@@ -93,12 +107,12 @@ def _cheapest(state: SchedulerState, boxes: Sequence[int]) -> Plan:
     return Plan(tuple(steps), claims=tuple(claims))
 
 
-def segment_plan(state: SchedulerState, segment: Sequence[int]) -> Plan:
+def segment_plan(state: SchedulerState, box: int, segment: Sequence[int]) -> Plan:
     """Return the plan for a segment of a progress chart, the unit that Chain schedules: as far as its boxes are in the
-    unit of the first one."""
-    unit = state.unit_of[segment[0]]
+    unit of the box that was chosen."""
+    unit = state.unit_of[box]
     if state.settings.unit == "tuple":
-        return one_tuple(state, segment[0])
+        return one_tuple(state, box)
     boxes = [b for b in segment if state.unit_of[b] == unit]
     return line_plan(state, boxes) if state.settings.unit == "vpipe" else _cheapest(state, boxes)
 

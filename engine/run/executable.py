@@ -139,6 +139,7 @@ class SingleStep:
         self.ports = ports
         self.now_ns = now_ns
         self.arcs = runtime.node.in_arcs
+        self.first = runtime.node.number  # the first box of the step
         self.merges = runtime.box.merges_inputs and len(self.arcs) > 1
 
     def run(self, inbox: Inbox) -> None:
@@ -198,6 +199,9 @@ class SingleStep:
             runtime.calls += 1
             runtime.tuples_in += train.count
             runtime.train_counts[train_bucket(train.count)] += 1
+            if runtime.by_input:
+                came, made = runtime.by_input[port]
+                runtime.by_input[port] = (came + train.count, made + sum([out.count for _, out in emitted]))
         runtime.cost_ns += perf_counter_ns() - begun_ns
         if failed:
             runtime.count_dead_after_failure()
@@ -267,6 +271,7 @@ class FusedStep:
         self.arcs = tuple(s.arcs[0] for s in singles)
         self.inner = frozenset(self.arcs[1:])
         self.port = singles[-1].ports[0]
+        self.first = singles[0].first
 
     def run(self, inbox: Inbox) -> None:
         if not inbox.backlogged.isdisjoint(self.inner):
@@ -304,10 +309,17 @@ class Executable:
         """Return the inbox of one run."""
         return Inbox(claims)
 
-    def run(self, claims: dict[int, Claim]) -> None:
+    def run(self, claims: dict[int, Claim], plan: Plan | None = None) -> None:
         inbox = self.open(claims)
-        for step in self.steps:
-            step.run(inbox)
+        if plan is None or plan.priorities is None:
+            for step in self.steps:
+                step.run(inbox)
+        else:
+            plan.is_begun = True
+            for step in self.steps:
+                if is_outranked(plan, step, inbox):
+                    break
+                step.run(inbox)
         self.finish(inbox)
 
     def finish(self, inbox: Inbox) -> None:
@@ -315,6 +327,16 @@ class Executable:
             for train in trains:
                 self.routes.enqueue((arc,), train)
         self.routes.unpin(inbox.claimed)
+
+
+def is_outranked(plan: Plan, step: SingleStep | FusedStep, inbox: Inbox) -> bool:
+    """Return whether a box of higher priority than the next one waits, and the plan can end here: the tuples that are
+    left then go on the queues of their arcs.
+
+    Tuples that were taken from a queue must reach their box first. Behind newer tuples they would be out of order.
+    """
+    assert plan.priorities is not None
+    return plan.rival > plan.priorities[step.first] and inbox.claimed.isdisjoint(inbox.trains)
 
 
 class PlanRun:
@@ -329,8 +351,11 @@ class PlanRun:
 
     def go_on(self) -> None:
         """Run the steps from the one that is under way on."""
+        self.plan.is_begun = True
         steps = self._executable.steps
         while self._at < len(steps):
+            if self.plan.priorities is not None and is_outranked(self.plan, steps[self._at], self._inbox):
+                break
             steps[self._at].run(self._inbox)
             self._at += 1
         self._executable.finish(self._inbox)

@@ -41,7 +41,7 @@ from engine.run.runtime import BoxRuntime
 from engine.run.taps import Taps
 from scheduler.claims import Claim
 from storage.queue import coalesce
-from storage.train import Train
+from storage.train import NO_WATERMARK, Train
 
 Bitmaps = npt.NDArray[np.int32]
 Stamps = npt.NDArray[np.int64]
@@ -50,13 +50,14 @@ Stamps = npt.NDArray[np.int64]
 class LineInbox(Inbox):
     """The tuples on the line while a plan runs. Owner: the worker that runs the plan."""
 
-    __slots__ = ("_marked", "_stamps", "bitmaps")
+    __slots__ = ("_latest_ns", "_marked", "_stamps", "bitmaps")
 
     def __init__(self, claims: dict[int, Claim]) -> None:
         super().__init__(claims)
         self.bitmaps: Bitmaps = np.empty(0, np.int32)
         self._stamps: Stamps = np.empty(0, np.int64)
         self._marked: dict[int, int] = {}  # by arc: how many of its trains are in the columns
+        self._latest_ns: dict[int, int] = {}  # by arc: the stamp of the last tuple that was put into the columns
         self.mark(tuple(self.trains))
 
     def mark(self, arcs: Sequence[int]) -> None:
@@ -67,14 +68,17 @@ class LineInbox(Inbox):
             for train in trains[self._marked.get(arc, 0) :]:
                 if train.count:
                     bitmaps.append(np.full(train.count, arc, np.int32))
-                    # A stamp never falls on its arc. (Across two marks it may: then the older entries come first.)
-                    stamps.append(np.maximum.accumulate(train.arrival_ns))
+                    stamped = np.maximum.accumulate(
+                        np.maximum(train.arrival_ns, self._latest_ns.get(arc, NO_WATERMARK))
+                    )
+                    self._latest_ns[arc] = int(stamped[-1])
+                    stamps.append(stamped)
             self._marked[arc] = len(trains)
         if len(bitmaps) > 1:
-            stamped = np.concatenate(stamps)
+            all_stamps = np.concatenate(stamps)
             marked = np.concatenate(bitmaps)
-            order = np.argsort(stamped, kind="stable")
-            self.bitmaps, self._stamps = marked.take(order), stamped.take(order)
+            order = np.argsort(all_stamps, kind="stable")
+            self.bitmaps, self._stamps = marked.take(order), all_stamps.take(order)
 
     def bypass(self, arcs: Sequence[int]) -> list[tuple[int, Train]]:
         """Take out the tuples whose bitmap is one of these inputs, as (input, train) in the order of time; all others

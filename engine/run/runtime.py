@@ -41,6 +41,7 @@ class BoxRuntime:
         "_measured_bytes",
         "_unmeasured",
         "box",
+        "by_input",
         "call_limits",
         "calls",
         "closed_ns",
@@ -73,6 +74,8 @@ class BoxRuntime:
         self.calls = 0
         self.tuples_in = 0
         self.tuples_out = [0] * len(node.ports)  # by port
+        # By input, tuples in, and tuples out in the same calls. Empty for one input, and where all are treated alike.
+        self.by_input = [(0, 0)] * len(node.in_arcs) if len(node.in_arcs) > 1 and not node.box.merges_inputs else []
         self.cost_ns = 0
         self.train_counts = [0] * (len(TRAIN_BOUNDS) + 1)
         self.port_watermarks_ns = [NO_WATERMARK] * len(node.in_arcs)
@@ -147,6 +150,7 @@ class BoxRuntime:
             state_keys=self.box.state_keys(self.state),
             train_counts=tuple(self.train_counts),
             tuples_out_by_port=tuple(self.tuples_out),
+            by_input=tuple(self.by_input),
             withheld=self.losses.withheld if self.losses is not None else 0,
             late_by_ns=tally.late_by_ns,
             dropped=tally.dropped,

@@ -146,7 +146,7 @@ class WorkerPool:
             if executable.is_limited:
                 self._run_limited(PlanRun(plan, executable, claims))
             else:
-                executable.run(claims)
+                executable.run(claims, plan)
         except CallAbandonedError:
             raise
         except Exception as error:  # noqa: BLE001

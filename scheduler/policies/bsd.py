@@ -13,7 +13,7 @@ from scheduler.clusters import Clusters, clusters
 from scheduler.index import Index
 from scheduler.plan import Plan
 from scheduler.state import SchedulerState
-from scheduler.traversal import expand
+from scheduler.traversal import output_segment
 
 WHEN = "queries of different cost: a small mean slowdown, and no query starves"
 RATIO = 2.0
@@ -25,4 +25,4 @@ def index(state: SchedulerState) -> Index:
 
 def bsd(state: SchedulerState, now_ns: int) -> Plan | None:
     box = clusters(state).best(now_ns)
-    return None if box is None else expand(state, state.unit_of[box])
+    return None if box is None else output_segment(state, box)

@@ -27,4 +27,4 @@ def key(state: SchedulerState, box: int, now_ns: int) -> tuple[Key, int | None]:
 
 def vpipe(state: SchedulerState, now_ns: int) -> Plan | None:
     box = ranking(state).best()
-    return None if box is None else segment_plan(state, state.facts.line_segment[box].boxes)
+    return None if box is None else segment_plan(state, box, state.facts.line_segment[box].boxes)

@@ -37,10 +37,13 @@ TRAINS = (TrainRule("auto"), TrainRule("all"), TrainRule("tuples", 3), TrainRule
 TRAVERSALS = ("min_cost", "min_latency", "min_memory", "auto")
 
 
-def settings_for(seed: int) -> SchedulerSettings:
-    """Every unit, traversal and train rule comes up over the seeds."""
+UNITS = ("superbox", "box", "tuple", "vpipe")
+
+
+def settings_for(seed: int, turn: int = 0) -> SchedulerSettings:
+    """Every unit, traversal and train rule comes up over the seeds and turns."""
     return SchedulerSettings(
-        unit=("superbox", "box", "tuple")[seed % 3],
+        unit=UNITS[(seed + turn) % 4],
         traversal=TRAVERSALS[seed % 4],
         train=TRAINS[seed // 2 % 4],
         spanner=2 if seed % 5 == 0 else 0,
@@ -52,12 +55,12 @@ def settings_for(seed: int) -> SchedulerSettings:
 class Checked(Simulation):
     """A simulation that looks at every decision."""
 
-    def __init__(self, network: Network, name: str, seed: int, load: float = LOAD) -> None:
+    def __init__(self, network: Network, name: str, seed: int, load: float = LOAD, turn: int = 0) -> None:
         rates = rates_for(network, load)
         trains = {s: arrivals("poisson", seed, s, r, DURATION_NS) for s, r in enumerate(rates)}
         overheads = Overheads(1_000.0, 500.0, 1_000.0, 1_000.0)
         super().__init__(
-            network, self.decide, trains, settings=settings_for(seed), workers=1 + seed % 2, overheads=overheads
+            network, self.decide, trains, settings=settings_for(seed, turn), workers=1 + seed % 2, overheads=overheads
         )
         self.statistics.cost_per_call_ns[:] = 0.0
         self.policy = policies()[name]
@@ -120,7 +123,8 @@ def snapshot(state: SchedulerState) -> Any:
 def test_every_policy_is_safe_fair_and_deterministic(name: str, shape: str) -> None:
     for seed in range(3):
         network = random_network(shape, seed)
-        run, twin = Checked(network, name, seed), Checked(network, name, seed)
+        turn = SHAPES.index(shape)
+        run, twin = Checked(network, name, seed, turn=turn), Checked(network, name, seed, turn=turn)
         run.run(DURATION_NS)
         waiting = [a.entries[0].first_arrival_ns for a in run.state.arcs if a.entries]
         assert min(waiting, default=DURATION_NS) > DURATION_NS / 2, "nobody waits for half of the run at this load"
@@ -202,7 +206,7 @@ def test_no_arc_loses_or_reorders_a_tuple_on_the_engine(name: str) -> None:
         network = witnesses(random_network(shape, seed))
         delivered: list[list[int]] = [[] for _ in network.outputs]
         outlets = [lambda t, got=got: got.extend(t.columns[0].tolist()) for got in delivered]
-        engine = Engine(network, outlets, workers=2, policy=name, settings=settings_for(seed))
+        engine = Engine(network, outlets, workers=2, policy=name, settings=settings_for(seed, turn=NAMES.index(name)))
         fed: list[list[int]] = [[] for _ in network.streams]
         engine.start()
         try:

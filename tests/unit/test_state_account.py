@@ -11,6 +11,7 @@ from catalog.build import build_network
 from catalog.schema import Schema
 from engine.operators.boxes import box_kinds
 from engine.run.core import Engine
+from storage.manager import LOW_WATER
 from storage.train import END_WATERMARK, Train
 
 STREAM = "streams: {s: {schema: {ts: timestamp, k: bigint, v: double}, time: ts, overload: %s}}\n"
@@ -71,12 +72,14 @@ def test_state_beyond_the_budget_closes_the_edge_until_windows_close() -> None:
     engine.start()
     try:
         for i in range(200):
-            if not engine.ingress.admit(0, train_of(schema, 1_000 * i, 1_000), timeout_s=0.5):
+            engine.ingress.admit(0, train_of(schema, 1_000 * i, 1_000), timeout_s=0.5)
+            # At rest: the input of a running plan counts too, and its end may make room again.
+            assert engine.drain(60)
+            if not engine.storage.has_room:
                 break
         else:
             pytest.fail("the edge never closed")
-        assert engine.drain(60) and not engine.storage.has_room
-        assert engine.storage.held_bytes >= 2**20
+        assert engine.storage.held_bytes > LOW_WATER * 2**20
         engine.routes.enqueue((0,), Train.empty(schema, END_WATERMARK))
         engine.loop.wake()
         assert engine.ingress.wait_for_room(0, 60)

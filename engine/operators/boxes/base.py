@@ -164,6 +164,11 @@ class Box(ABC):
         """
         return None
 
+    def met_ns(self) -> tuple[int, int] | None:
+        """Return, for a join, for how long a left tuple finds right ones that came before it, and a right tuple left
+        ones; None for any other box. The scheduler estimates the selectivity of each input by it."""
+        return None
+
     def watch_losses(self, state: Any, losses: BoxLosses) -> None:
         """Give the state the record of dropped tuples, so that the box can tell which windows are incomplete."""
 

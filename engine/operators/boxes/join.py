@@ -115,6 +115,11 @@ class Join(Box):
         self._set_time(times, selection)
         return (selection.schema,)
 
+    def met_ns(self) -> tuple[int, int] | None:
+        if self.parameters.asof:
+            return (1, 0)  # only a left tuple makes a result
+        return self._band.before_ns, self._band.after_ns
+
     def _check(self, p: JoinParameters) -> None:
         if p.within is None and not p.asof:
             raise BindError("a join needs within: how far apart in time two tuples may be", ("within",))
