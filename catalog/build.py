@@ -236,7 +236,7 @@ class _Builder:
         path = (*draft.path, *error.key) if isinstance(error, BindError) else self.find_text(draft.path, text)
         if path == draft.path and (*path, draft.kind) in self.document.values:
             path = (*path, draft.kind)
-        return self.document.problem(path, error.message, error.hint, offset=offset)
+        return self.document.problem(path, error.message, _by_prefix(draft, error), offset=offset)
 
     def find_text(self, path: Path, text: str) -> Path:
         """Return the path below ``path`` at which the document has this text."""
@@ -285,3 +285,13 @@ class _Builder:
             except ExpressionError as error:
                 at = (*path, "prefer")
                 self.problems.append(self.document.problem(at, error.message, error.hint, offset=error.offset))
+
+
+def _by_prefix(draft: BoxDraft, error: BindError | ExpressionError) -> str:
+    """Return the hint of an error. For ``doors.room`` in a join of ``doors`` it names the one field, ``l.room``."""
+    field = error.message.removeprefix("no field ")
+    for (name, _), prefix in zip(draft.inputs, draft.cls.input_prefixes, strict=False):
+        meant = prefix + field.removeprefix(f"{name}.")
+        if field.startswith(f"{name}.") and meant in error.hint:
+            return f"write {meant}"
+    return error.hint

@@ -26,6 +26,7 @@ class BoxProtocol(Protocol):
 
     kind: ClassVar[str]
     parameters_model: ClassVar[type[BaseModel]]
+    input_prefixes: ClassVar[tuple[str, ...]]  # of the fields of each input in expressions, such as l. and r.
     min_inputs: ClassVar[int]
     max_inputs: ClassVar[int]
     needs_time: ClassVar[bool]

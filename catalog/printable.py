@@ -22,3 +22,9 @@ def printable_answer(value: Any) -> Any:
     if isinstance(value, dict):
         return {printable(key): printable_answer(item) for key, item in value.items()}
     return value
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its word: 1 box, 3 boxes."""
+    plural = word + ("es" if word.endswith("x") else "s")
+    return f"{number} {word if number == 1 else plural}"

@@ -39,7 +39,8 @@ def validate(
 def _validate_one(name: str, as_json: bool, strict: bool) -> bool:
     from catalog.config import read_text
     from catalog.errors import NetworkError
-    from engine.cli.views.problems import count, problem_json, write_problems
+    from catalog.printable import counted
+    from engine.cli.views.problems import problem_json, write_problems
     from engine.run.network_file import read_network
 
     source = sys.stdin.read() + "\n" if name == "-" else name
@@ -61,7 +62,7 @@ def _validate_one(name: str, as_json: bool, strict: bool) -> bool:
     if network.warnings:
         text, shown = read_text(source)
         write_problems(network.warnings, shown, text)
-    words = ", ".join(count(n, w) for n, w in zip(sizes.values(), ("stream", "box", "output"), strict=True))
-    odd = f", {count(len(network.warnings), 'warning')}" if network.warnings else ""
+    words = ", ".join(counted(n, w) for n, w in zip(sizes.values(), ("stream", "box", "output"), strict=True))
+    odd = f", {counted(len(network.warnings), 'warning')}" if network.warnings else ""
     typer.echo(f"{name}: {'fine' if fine else 'not fine'} ({words}{odd})")
     return fine

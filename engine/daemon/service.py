@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from catalog.config.overrides import Overrides
 from catalog.errors import NetworkError
 from catalog.network import Network
+from catalog.printable import counted
 from engine.daemon.daemon import Daemon
 from engine.daemon.draining import describe_inside
 from engine.daemon.logs import set_up_logs
@@ -150,14 +151,14 @@ def _log_start(daemon: Daemon, file: Path) -> None:
     if daemon.http is not None:
         log.info("metrics and the page are at %s", daemon.http.url)
     log.info(
-        "aurorad %s runs %s: %d streams, %d boxes, %d outputs, policy %s, %d workers",
+        "aurorad %s runs %s: %s, %s, %s, policy %s, %s",
         daemon.version,
         file,
-        len(network.streams),
-        len(network.boxes),
-        len(network.outputs),
+        counted(len(network.streams), "stream"),
+        counted(len(network.boxes), "box"),
+        counted(len(network.outputs), "output"),
         policy if asked == policy else f"{asked} (at first {policy})",
-        network.config.engine.workers,
+        counted(network.config.engine.workers, "worker"),
     )
 
 

@@ -70,6 +70,12 @@ def test_a_narrow_terminal_shows_fewer_columns_and_these_whole() -> None:
     assert {"p50", "p99", "utility", "readers"} <= set(line_of(narrow, "output").split())
 
 
+def test_a_very_narrow_terminal_keeps_names_and_what_matters_whole() -> None:
+    narrow = drawn(stats(), width=44)
+    assert line_of(narrow, "output").split() == ["output", "delivered", "utility", "p99"]
+    assert "alerts" in narrow
+
+
 def test_the_header_breaks_between_its_parts() -> None:
     data = stats()
     data["workers"] = [dict(data["workers"][0], busy_ratio=0.25)] * 4

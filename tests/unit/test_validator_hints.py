@@ -67,7 +67,9 @@ def test_other_boxes_report_all_as_well(box: str, at: list[str]) -> None:
 @pytest.mark.parametrize(
     ("on", "hint"),
     [
-        ("doors.room = heat.room", "write l.room or r.room"),
+        ("doors.room = heat.room", "write l.room"),
+        ("l.room = heat.room", "write r.room"),
+        ("rooms.room = r.room", "write l.room or r.room"),
         ("l.room = r.room and heat.degrees > 1", "write r.degrees"),
         ("l.rom = r.room", "did you mean l.room?"),
     ],

@@ -61,7 +61,7 @@ class SenderProtocol:
         if self._batch_bytes is not None and len(block) > self._batch_bytes:
             raise ValueError(
                 f"a batch of {len(block):,} bytes is above the server's limit of {self._batch_bytes:,} (limits.batch):"
-                f" send fewer than {count:,} rows at once"
+                f" {f'send fewer than {count:,} rows at once' if count > 1 else 'this row is too large'}"
             )
         header = b'{"_batch":%d,"tuples":%d,"bytes":%d}\n' % (self._next, count, len(block))
         self._unacknowledged.append((self._next, header + block))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from catalog.errors import Problem
-from catalog.printable import printable
+from catalog.printable import counted, printable
 
 MAX_WIDTH = 110
 
@@ -35,7 +35,7 @@ def write_problems(problems: Sequence[Problem], source: str, text: str, stream: 
         out.write(format_problem(problem, source, lines, colour=colour) + "\n")
     errors = sum(not p.warning for p in problems)
     if errors:
-        out.write(f"{printable(source)}: {count(errors, 'error')}\n")
+        out.write(f"{printable(source)}: {counted(errors, 'error')}\n")
 
 
 def format_problem(problem: Problem, source: str, lines: Sequence[str], *, colour: bool = False) -> str:
@@ -73,11 +73,6 @@ def excerpt(line: str, column: int) -> tuple[str, str]:
 def _cells(text: str) -> int:
     """Count the columns that a text takes on a terminal: a wide character of East Asia takes two."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in text)
-
-
-def count(number: int, word: str) -> str:
-    plural = word + ("es" if word.endswith("x") else "s")
-    return f"{number} {word if number == 1 else plural}"
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:

@@ -117,7 +117,8 @@ def _outputs(stats: Stats) -> FittedTable:
     table = FittedTable(
         "output", "rate/s", "delivered", "dropped", "utility", "p50", "p99", "p99.9", "max", "mean", "missed",
         "slowdown", "worst", "l2", "waiting", "readers",
-        spare=("l2", "worst", "p99.9", "mean", "slowdown", "max", "missed", "waiting"),
+        spare=("l2", "worst", "p99.9", "mean", "slowdown", "max", "missed", "waiting", "readers", "p50", "rate/s",
+               "dropped"),
     )  # fmt: skip
     for o in stats["outputs"]:
         latency, slowdown = o["latency"], o["slowdown"]

@@ -87,6 +87,7 @@ class Box(ABC):
     kind: ClassVar[str]  # its first word in the network file
     summary: ClassVar[str]  # one line for --help and the documentation
     parameters_model: ClassVar[type[BoxParameters]]
+    input_prefixes: ClassVar[tuple[str, ...]] = ()
     min_inputs: ClassVar[int] = 1
     max_inputs: ClassVar[int] = 1
     # Those below without ClassVar may also depend on the parameters: the constructor then sets them.

@@ -83,6 +83,7 @@ class Join(Box):
     parameters_model = JoinParameters
     typical_cost_ns = (100_000.0, 150.0)
     is_selective = True
+    input_prefixes = (LEFT, RIGHT)
     min_inputs = 2
     max_inputs = 2
     row_wise = False

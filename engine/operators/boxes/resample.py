@@ -62,6 +62,7 @@ class Resample(Box):
     summary = "give each left tuple the right values at its time: previous, linear, or the mean of a band"
     parameters_model = ResampleParameters
     typical_cost_ns = (100_000.0, 150.0)
+    input_prefixes = (LEFT, RIGHT)
     min_inputs = 2
     max_inputs = 2
     row_wise = False

@@ -214,7 +214,7 @@ class Compiler:
                 self.fail(tree, f"{name} is an aggregate; it belongs in the select of an aggregate box")
             hint = NONDETERMINISTIC_HINT
             if name not in NONDETERMINISTIC:
-                hint = did_you_mean(name, self.function_names())
+                hint = did_you_mean(name, self.function_names()) or "`aurorad functions` lists them"
             self.fail(tree, f"no function {name}", hint)
         return self.apply(function, tree, tree.expressions)
 
