@@ -32,9 +32,10 @@ from scheduler.index import Key, Ranking
 from scheduler.plan import Plan, Step
 from scheduler.trains import arrived_before
 from scheduler.traversal import expand
+from scheduler.tuner import INTEGRALS, PROPORTIONALS, Climber, TakeTurns
 
 if TYPE_CHECKING:
-    from scheduler.state import BatchRule, SchedulerState
+    from scheduler.state import SchedulerState
 
 
 Batch = tuple[int, int, int]
@@ -51,7 +52,11 @@ class Batches(Ranking):
 
     def __init__(self, state: SchedulerState, adaptive: bool = False, key: BatchKey | None = None) -> None:
         super().__init__(state, key or batch_key)
-        self.k = state.settings.batch.k
+        rule = state.settings.batch
+        self.k = rule.k
+        self.proportional, self.integral = rule.proportional, rule.integral  # Kp and Ki, as set or as tuned
+        self._tuned = (Climber(PROPORTIONALS, rule.proportional), Climber(INTEGRALS, rule.integral))
+        self._tuner = TakeTurns(*self._tuned) if "controller" in state.settings.tune else None
         self.share_missed = 0.0  # SDMR of the last interval
         self._adaptive = adaptive
         self._tasks = 0  # since the controller's last reading
@@ -102,7 +107,9 @@ class Batches(Ranking):
             self._tasks_before += self._tasks
             self._missed_before += self._missed
             level = self._missed_before / self._tasks_before if rule.total else share
-            self.k = next_k(self.k, rule, share - self.share_missed, level)
+            self.k = next_k(self.k, self.proportional, self.integral, share - self.share_missed, level)
+            if self._tuner is not None and self._tuner.observe(share):
+                self.proportional, self.integral = [climber.value for climber in self._tuned]
             self.share_missed = share
             self._tasks, self._missed = 0, 0.0
             self._since_ns = now_ns
@@ -155,9 +162,9 @@ def late_tasks(batch: Batch, now_ns: int) -> float:
     return tasks * min(1.0, max(0.0, (now_ns - due_ns) / max(span_ns, 1)))
 
 
-def next_k(k: int, rule: BatchRule, change: float, share_missed: float) -> int:
+def next_k(k: int, proportional: float, integral: float, change: float, share_missed: float) -> int:
     """Return the next k of the controller: max(1, k - floor(Kp dSDMR + Ki SDMR)); ``change`` is dSDMR."""
-    return max(1, k - floor(rule.proportional * change + rule.integral * share_missed))
+    return max(1, k - floor(proportional * change + integral * share_missed))
 
 
 def tasks_in_time(deadline_ns: int, now_ns: int, step_ns: float, task_ns: float) -> int:

@@ -7,7 +7,9 @@ enters its cell, the time of its next move is therefore known, and is put into t
 boxes that moved.
 
 A cell is a number: steeper losses come first, then shorter slacks. ``_filled`` has a bit for each cell that holds a
-box; the lowest set bit is the best cell.
+box; the box; the lowest set bit is the best cell.
+
+With ``tune: [grid]`` the number of parts tunes itself by the share of missed deadlines (``tuner``).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.calendar_queue import CalendarQueue
 from scheduler.index import Index, Key
+from scheduler.tuner import GRIDS, Climber
 
 if TYPE_CHECKING:
     from scheduler.facts import Urgency
@@ -67,6 +70,7 @@ class Buckets(Index):
     def __init__(self, state: SchedulerState, grid: int) -> None:
         super().__init__(state)
         self.grid = grid
+        self._tuner = Climber(GRIDS, grid) if "grid" in state.settings.tune else None
         boxes = len(state.network.boxes)
         self._stamp = [0] * boxes
         self._due_ns = [0] * boxes  # for when the box was put into the calendar queue last
@@ -88,6 +92,15 @@ class Buckets(Index):
             for box in self.state.unit_live[unit]:
                 self.unlist(box)
         super().refresh()
+
+    def missed(self, share: float) -> None:
+        if self._tuner is not None and self._tuner.observe(share):
+            for unit in self.state.ready:
+                for box in self.state.unit_live[unit]:
+                    self.unlist(box)
+            self.grid = int(self._tuner.value)
+            self._members = [{} for _ in range(self.grid * self.grid)]
+            self.refresh()
 
     def list(self, box: int) -> None:
         mean_ns = self.state.mean_arrival_ns(box) - self._way_ns[box]

@@ -68,6 +68,10 @@ class Index:
     def expired(self, box: int, tuples: int, mean_arrival_ns: int) -> None:
         """Tuples were dropped because they could not be in time."""
 
+    def missed(self, share: float) -> None:
+        """The mean share of deadlines that were missed since the last time, ten times a second, if anything tunes
+        itself."""
+
     def dispatched(self, plan: Plan) -> None: ...
 
     def finished(self, plan: Plan) -> None: ...

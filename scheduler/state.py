@@ -39,6 +39,7 @@ from scheduler.index import Index
 from scheduler.plan import Plan
 from scheduler.superbox import Superbox, lines, static_superboxes
 from scheduler.trains import TrainRule, TrainTuner, auto_tuples
+from scheduler.tuner import spanner_of, spanner_tuner
 
 UNMEASURED_NS = 1e9  # no plan of the unit has ended yet
 MEASURE_GAIN = 0.25  # of the latest plan in the time of a tuple
@@ -71,6 +72,7 @@ class SchedulerSettings:
     spanner: int = 0  # a superbox spans only the k most urgent boxes of an application; 0: all of them
     grid: int = 20  # parts into which qos_buckets divides losses and slacks
     batch: BatchRule = field(default_factory=BatchRule)
+    tune: frozenset[str] = frozenset()  # grid, spanner, controller: tuned while the engine runs (``tuner``)
     idle_fast_path: bool = True  # a few tuples that find the engine at rest need no decision
     seed: int = 0  # of the policy `random`
 
@@ -118,6 +120,8 @@ class SchedulerState:
         self.waiting_tuples = 0  # on all arcs to boxes
         self.waiting_trains = 0  # on all arcs to boxes, punctuations included
         self.memory_short = False
+        self.spanner = self.settings.spanner  # as set, or as tuned
+        self._spanner_tuner = spanner_tuner(self.spanner) if "spanner" in self.settings.tune else None
         self.is_plain = self._is_plain()  # a plan for one busy box does not depend on how much waits
         self.index: Index | None = None
         self._last = Plan(())  # the plan that was dispatched last
@@ -202,10 +206,21 @@ class SchedulerState:
             held = [m for m, ok in zip(event.missed, self.facts.feasible, strict=True) if ok]
             if self._tuner.outcome(held, self._has_backlog()):
                 self._tune()
+            self._observe_missed([m for m in event.missed if m >= 0])
         else:
             assert isinstance(event, MemoryShort), event
             self.memory_short = event.short
             self.is_plain = self._is_plain()
+
+    def _observe_missed(self, shares: Sequence[float]) -> None:
+        """Tell what tunes itself of the mean share of missed deadlines, over the outputs that got tuples."""
+        if not shares or not self.settings.tune:
+            return
+        share = sum(shares) / len(shares)
+        if self._spanner_tuner is not None and self._spanner_tuner.observe(share):
+            self.spanner = spanner_of(self._spanner_tuner.value)
+        if self.index is not None:
+            self.index.missed(share)
 
     def _enqueued(self, event: Enqueued) -> None:
         arcs, tuples, _, mean_arrival_ns, nbytes = event
@@ -319,6 +334,7 @@ class SchedulerState:
         return (
             settings.unit in ("box", "superbox")
             and not settings.spanner
+            and "spanner" not in settings.tune
             and settings.train.kind == "auto"
             and fewest_calls
         )

@@ -43,7 +43,7 @@ def output_segment(state: SchedulerState, box: int) -> Plan:
     "executing O_x implies the pipelined execution of all the operators on E_x unless it is interrupted by a higher
     priority operator". Boxes beside the path keep their tuples."""
     unit = state.unit_of[box]
-    if len(state.unit_live[unit]) == 1 or state.settings.spanner:
+    if len(state.unit_live[unit]) == 1 or state.spanner:
         return expand(state, unit)  # nothing else waits in the unit
     return _ordered(state, unit, state.downstream_in_unit(box))
 
@@ -55,8 +55,8 @@ def _ordered(state: SchedulerState, unit: int, boxes: Sequence[int]) -> Plan:
         return one_tuple(state, boxes[0])
     if settings.unit == "vpipe":
         return line_plan(state, boxes)
-    if settings.spanner and len(boxes) > 1:
-        boxes = spanned(state, unit, settings.spanner)
+    if state.spanner and len(boxes) > 1:
+        boxes = spanned(state, unit, state.spanner)
     if len(boxes) == 1 or settings.traversal == "min_cost":
         return min_cost(state, boxes)
     return TRAVERSALS[settings.traversal](state, boxes)

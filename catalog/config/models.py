@@ -150,12 +150,14 @@ class SchedulerSection(Section):
     spanner: WholeNumber = Field(default=0, ge=0, le=1_000_000)
     grid: WholeNumber = Field(default=20, ge=1, le=256)
     batch: BatchSection = BatchSection()
+    tune: list[Literal["grid", "spanner", "controller"]] = Field(default_factory=list)
     idle_fast_path: bool = True
 
     @model_validator(mode="after")
     def _has_something_to_span(self) -> SchedulerSection:
-        if self.spanner and self.unit != "superbox":
-            raise RefusedValueError(f"a spanner is a part of a superbox, but the unit is {self.unit}", at=("spanner",))
+        if (self.spanner or "spanner" in self.tune) and self.unit != "superbox":
+            at = ("spanner",) if self.spanner else ("tune",)
+            raise RefusedValueError(f"a spanner is a part of a superbox, but the unit is {self.unit}", at=at)
         return self
 
 

@@ -28,6 +28,7 @@ def scheduler_settings(section: SchedulerSection, seed: int = 0) -> SchedulerSet
             overdue=batch.overdue,
             total=batch.total,
         ),
+        tune=frozenset(section.tune),
         idle_fast_path=section.idle_fast_path,
         seed=seed,
     )

@@ -422,7 +422,7 @@ def test_bts1_drops_the_oldest_that_cannot_make_it() -> None:
 )
 def test_the_controller_of_ats(k: int, share: float, before: float, after: int) -> None:
     """k - floor(1 dSDMR + 10 SDMR), never below 1."""
-    assert next_k(k, BatchRule(), share - before, share) == after
+    assert next_k(k, 1.0, 10.0, share - before, share) == after
 
 
 def test_ats_learns_from_deadlines_that_were_missed() -> None:

@@ -23,11 +23,13 @@ outputs:
 
 def test_every_key_is_handed_on() -> None:
     text = (
-        "scheduler: {policy: ats, unit: superbox, spanner: 3, grid: 7, batch: {basic: 40ms, k: 5, proportional: 2,"
-        " integral: 3, interval: 1s, step: 1ms, window: 25%, whole: true, overdue: true, total: true}}"
+        "scheduler: {policy: ats, unit: superbox, spanner: 3, grid: 7, tune: [grid, controller],"
+        " batch: {basic: 40ms, k: 5, proportional: 2, integral: 3, interval: 1s, step: 1ms, window: 25%, whole: true,"
+        " overdue: true, total: true}}"
     )
     settings = scheduler_settings(read_network(text + REST).config.scheduler, seed=4)
     assert (settings.spanner, settings.grid, settings.seed) == (3, 7, 4)
+    assert settings.tune == {"grid", "controller"}
     assert settings.batch == BatchRule(
         40_000_000, 5, 2.0, 3.0, 1_000_000_000, 1_000_000, window=0.25, whole=True, overdue=True, total=True
     )
@@ -43,6 +45,8 @@ def test_an_empty_section_is_the_scheduler_as_it_is() -> None:
     ("section", "said", "hint"),
     [
         ("{unit: box, spanner: 3}", "a spanner is a part of a superbox, but the unit is box", ""),
+        ("{unit: box, tune: [spanner]}", "a spanner is a part of a superbox, but the unit is box", ""),
+        ("{tune: [grind]}", "is not one of", "grid"),
         ("{spanner: -1}", "should be at least 0", ""),
         ("{grid: 0}", "should be at least 1", ""),
         ("{batch: {k: 0}}", "should be at least 1", ""),

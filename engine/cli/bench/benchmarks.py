@@ -107,6 +107,20 @@ def overhead(as_json: Json = False, quick: Quick = False) -> None:
 
 
 @bench.command()
+def spanner(as_json: Json = False, quick: Quick = False) -> None:
+    """Compare top-k spanners with static superboxes, on the engine and in the simulator: mean latency and utility.
+
+    \b
+      aurorad bench spanner --quick
+
+    Exit codes: 0 measured, 1 a box failed.
+    """
+    from engine.lab.bench.spanner import run
+
+    take("spanner", quick, as_json, run)
+
+
+@bench.command()
 def auto(
     seed: Annotated[int, typer.Option(min=0, help="Seed of networks and arrivals.")] = 7,
     only: Annotated[str, typer.Option(help="Only workloads whose name contains this: demo, P0.11, 'load 0.9'.")] = "",
