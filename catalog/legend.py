@@ -18,7 +18,8 @@ class Term(NamedTuple):
 LEGEND = tuple(
     Term(*term)
     for term in (
-        ("engine", "load", "arriving work as a share of what can be done; above 100 % tuples wait or are dropped"),
+        ("engine", "load", "arriving work over what the fullest resource can do; above 100 % tuples wait or drop"),
+        ("engine", "load by resource", "the same of workers, decoding, I/O, log; encoding is part of the workers'"),
         ("engine", "memory", "bytes in queues and in the state of boxes, and the budget for both (engine.memory)"),
         ("engine", "policy", "the rule that chooses what runs next, and the unit that it schedules"),
         ("engine", "workers busy", "share of the last seconds in which each worker thread ran boxes"),
@@ -42,7 +43,7 @@ LEGEND = tuple(
         ("stream", "rate/s", "tuples a second that arrive and are valid"),
         ("stream", "received", "tuples since the start, valid or not"),
         ("stream", "refused", "of these, those that did not fit the schema, a limit or max_skew: /api/v1/dead_letters"),
-        ("stream", "dropped", "tuples dropped since the start on the arcs behind this stream"),
+        ("stream", "dropped", "tuples dropped since the start, undecoded or on the arcs behind this stream"),
         ("stream", "senders", "clients that are connected now"),
         ("box", "in/s", "tuples a second that the box takes in"),
         ("box", "cost/tuple", "time of the box per tuple over the last seconds, all included (ns, us, ms, s)"),

@@ -48,8 +48,19 @@ class HistogramReading(NamedTuple):
         return sum(self.counts)
 
 
+class EdgeReading(NamedTuple):
+    """A stream before it is decoded (``router/edge``)."""
+
+    sheds: bool = False  # whether rows may be dropped undecoded
+    share: float = 1.0  # of the rows, that is decoded
+    dropped: Mapping[str, int] = NOTHING  # rows dropped undecoded, by reason
+    decode_ns: int = 0  # spent decoding
+    behind_ns: int = 0  # how long the fullest socket has not been found empty
+    waited_ns: int = 0  # from a read to its decoding, of the last one
+
+
 class StreamReading(NamedTuple):
-    """An input. Law: received = admitted + rejected + duplicates."""
+    """An input. Law: received = admitted + rejected + duplicates + dropped undecoded."""
 
     name: str
     received: int = 0  # tuples, valid or not
@@ -60,6 +71,7 @@ class StreamReading(NamedTuple):
     connections: int = 0
     paused: bool = False  # reading is paused for lack of room
     rate_per_s: float = 0.0  # valid tuples offered; the monitor fills it in
+    edge: EdgeReading = EdgeReading()
 
 
 class ArcReading(NamedTuple):
@@ -144,6 +156,7 @@ class OutputReading(NamedTuple):
     loss_utility: float = 1.0
     value_utility: float = 1.0  # the share of the tuples' worth that was delivered
     cost_ns: int = 0  # time spent delivering: recording, encoding, handing to readers
+    lag_ns: int = 0  # from the delivery of a train until the slowest reader's socket has taken it
     not_finite: int = 0  # NaN and infinite values that were written without a number for them
 
     @property
@@ -225,6 +238,15 @@ class ReadinessReading(NamedTuple):
     connections_limit: int = 0
     workers_alive: int = 0
     log_pending_bytes: int = 0  # that wait to be written to the log
+
+
+class ResourceReading(NamedTuple):
+    """Threads that may be full. ``busy_ns`` is the time that they were busy, all together."""
+
+    name: str
+    busy_ns: int = 0
+    threads: int = 1
+    load_ratio: float = 0.0  # demanded over capacity; the monitor fills it in
 
 
 class OverloadReading(NamedTuple):
@@ -311,6 +333,7 @@ class Readings(NamedTuple):
     bulk: Sequence[BulkReading] = ()
     sinks: Sequence[SinkReading] = ()
     overload: OverloadReading = OverloadReading()
+    resources: Sequence[ResourceReading] = ()
     readiness: ReadinessReading = ReadinessReading()
 
     def to_json(self) -> dict[str, Any]:

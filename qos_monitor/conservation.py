@@ -1,6 +1,6 @@
 """The laws of conservation: no tuple is lost without being counted. Arithmetic on one reading.
 
-- stream: received = admitted + rejected + duplicates
+- stream: received = admitted + rejected + duplicates + dropped undecoded
 - arc: enqueued = dequeued + shed + in memory + on disk
 - box that works row by row: in = out + filtered + dead; windowed box: in = absorbed + late + dead
 - output, for each subscriber: offered = delivered + pending + dropped
@@ -30,7 +30,7 @@ class Breach(NamedTuple):
 
 
 def stream_residual(s: StreamReading) -> int:
-    return s.received - s.admitted - sum(s.rejected.values()) - s.duplicates
+    return s.received - s.admitted - sum(s.rejected.values()) - s.duplicates - sum(s.edge.dropped.values())
 
 
 def arc_residual(a: ArcReading) -> int:

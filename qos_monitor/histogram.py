@@ -53,6 +53,7 @@ class LatencyRecorder:
 
     def __init__(self, qos: QoS, bounds_ns: tuple[int, ...] = STANDARD_BOUNDS_NS) -> None:
         self.ideal_ns = IDEAL_FLOOR_NS
+        self.lag_ns = 0  # from a delivery until the reader's socket has it; the monitor sets it
         self._cells = BucketGrid(merge_bounds(bounds_ns, qos.latency))
         self._graph = qos.latency
         self._xs = tuple(x for x, _ in qos.latency.points) if qos.latency else ()
@@ -70,6 +71,7 @@ class LatencyRecorder:
         count = arrival_ns.shape[0]
         if count == 0:
             return
+        now_ns += self.lag_ns
         if count == 1 or arrival_ns.strides[0] == 0:
             self._record_one(max(0, now_ns - int(arrival_ns[0])), count, now_ns)
         else:

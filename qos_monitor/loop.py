@@ -35,6 +35,7 @@ class RecorderSettings(Protocol):
     """The part of an output's latency recorder that the monitor sets."""
 
     ideal_ns: float
+    lag_ns: int
 
 
 def release_gil() -> None:
@@ -87,6 +88,8 @@ class Monitor:
         if self._sampler.epoch is not epoch:
             self._sampler, self._persistent, self.sample = Sampler(epoch), PersistentBreaches(), None
         readings = self._source()
+        for recorder, output in zip(self.recorders, readings.outputs, strict=False):
+            recorder.lag_ns = output.lag_ns
         self._yield_gil()
         self.residuals = self._persistent.by_law(readings)
         if self._values is not None:

@@ -61,6 +61,8 @@ class EngineCollector(Collector):
         yield from _engine(r)
         yield from _readiness(r)
         yield from _overload(r.overload)
+        yield _gauge("resource_load_ratio", "Work demanded over capacity, by resource.", ["resource"],
+                     (([x.name], x.load_ratio) for x in r.resources))  # fmt: skip
         yield from _spark(r)
         left = self._residual() if self._residual is not None else residuals(r)
         yield _gauge(
@@ -104,6 +106,14 @@ def _streams(r: Readings) -> Iterator[Metric]:
         "stream_paused", "1 while reading is paused for lack of room.", label,
         (([s.name], float(s.paused)) for s in streams),
     )  # fmt: skip
+    yield _counter(
+        "tuples_undecoded", "Tuples dropped before they were decoded, by reason.", ["stream", "reason"],
+        (([s.name, reason], n) for s in streams for reason, n in s.edge.dropped.items()),
+    )  # fmt: skip
+    yield _gauge("stream_decoded_ratio", "Share of the tuples that is decoded, by the shed plan of the edge.", label,
+                 (([s.name], s.edge.share) for s in streams))  # fmt: skip
+    yield _counter("stream_decode_seconds", "Time spent decoding.", label,
+                   (([s.name], s.edge.decode_ns / 1e9) for s in streams))  # fmt: skip
 
 
 def _arcs(arcs: Sequence[ArcReading]) -> Iterator[Metric]:

@@ -41,6 +41,7 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
             )
         ],
         "workers": _workers(readings, sample),
+        "resources": [plain(r) for r in readings.resources],
         "readiness": plain(readings.readiness),
         "spark": plain(readings.spark),
         "bulk": [plain(b) for b in readings.bulk],
@@ -119,11 +120,16 @@ def _workers(readings: Readings, sample: Sample | None) -> list[dict[str, Any]]:
 
 
 def _shed_of_streams(readings: Readings, epoch: Epoch) -> list[Shed]:
-    """Return, by stream, the tuples dropped on arcs that it leads to. An arc behind two streams counts for both."""
+    """Return, by stream, the tuples dropped undecoded, and on arcs that it leads to. An arc behind two streams counts
+    for both."""
     network = epoch.network
+    undecoded = [dict(s.edge.dropped) for s in readings.streams]
     if not any(arc.shed for arc in readings.arcs):
-        return [{} for _ in network.streams]
-    return [_sum_of_shed(readings.arcs[a] for a in network.arcs_behind(s.arcs)) for s in network.streams]
+        return undecoded
+    return [
+        gone | _sum_of_shed(readings.arcs[a] for a in network.arcs_behind(s.arcs))
+        for s, gone in zip(network.streams, undecoded, strict=True)
+    ]
 
 
 def _shed_before_outputs(readings: Readings, epoch: Epoch) -> list[Shed]:

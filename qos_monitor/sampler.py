@@ -63,6 +63,7 @@ class Sampler:
         self._output_rates = np.zeros(len(network.outputs))
         self._utilities = np.ones(len(network.outputs))
         self._arcs = _Kept(len(network.arcs))
+        self._edge = _Kept(len(network.streams))  # of the rows, that were decoded
         self._subscribers = _Kept(len(network.outputs))
         self.values: Mapping[int, ValueCells] = {}  # by arc with drops by value: the worth of its tuples
         self._offered = np.zeros(len(network.streams))
@@ -119,6 +120,8 @@ class Sampler:
         self.epoch.stats.observe_streams(admitted, elapsed_ns)
         self._offered = admitted * (1e9 / elapsed_ns)
         self._admitted = admitted
+        undecoded = _delta(*((sum(s.edge.dropped.values()) for s in r.streams) for r in (before, now)))
+        self._edge.fold(admitted, undecoded, elapsed_ns)
 
     def _fold_boxes(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
         calls = _delta((b.calls for b in before.boxes), (b.calls for b in now.boxes))
@@ -186,17 +189,20 @@ class Sampler:
 
     def _sample(self, now: Readings, elapsed_ns: int) -> Sample:
         stats, load = self.epoch.stats, self.epoch.load
-        kept, read = self._arcs.share(), self._subscribers.share()
+        kept, read, decoded = self._arcs.share(), self._subscribers.share(), self._edge.share()
         stats.kept_share[:] = self._kept_by_box(kept)
         box_ns = stats.unshed_cost_ns()  # the load is what the streams demand, as if nothing were shed
         coefficients = load.coefficients(box_ns, stats.port_selectivity, stats.output_cost_ns)
         present_ns = stats.effective_cost_ns()  # the work done was done at the present train lengths
         priced_ns = float(np.dot(present_ns, self._came) + np.dot(stats.output_cost_ns, self._emitted))
-        shares = self._delivered(kept) * read
         worth = kept.copy()
         for arc, values in self.values.items():
             worth[arc] = values.carried(float(kept[arc]))
-        carried = self._delivered(worth) * read if self.values else shares
+        for stream, share in zip(self.epoch.network.streams, decoded.tolist(), strict=True):
+            kept[list(stream.arcs)] *= share  # the edge drops by no value
+            worth[list(stream.arcs)] *= share
+        shares = self._delivered(kept, decoded) * read
+        carried = self._delivered(worth, decoded) * read if self.values else shares
         return Sample(
             at_ns=now.engine.now_ns,
             elapsed_ns=elapsed_ns,
@@ -230,9 +236,10 @@ class Sampler:
         left = load.flow(stats.rate_per_s, stats.port_selectivity, kept_on_arc).boxes
         return np.divide(left, whole, out=np.ones(len(whole)), where=whole > 0)
 
-    def _delivered(self, kept_on_arc: Floats) -> Floats:
+    def _delivered(self, kept_on_arc: Floats, decoded: Floats) -> Floats:
         stats = self.epoch.stats
-        return self.epoch.load.share_delivered(stats.rate_per_s, stats.port_selectivity, kept_on_arc)
+        offered = stats.rate_per_s / np.maximum(decoded, 1e-3)
+        return self.epoch.load.share_delivered(offered, stats.port_selectivity, kept_on_arc)
 
     def _loss_utilities(self, shares: Floats) -> Floats:
         """Apply the graphs that the load shedder uses; 1 where nothing may be dropped."""
@@ -303,6 +310,7 @@ def enrich(readings: Readings, sample: Sample | None, epoch: Epoch) -> Readings:
     streams = [s._replace(rate_per_s=rate) for s, rate in zip(readings.streams, rates, strict=True)]
     overload = readings.overload  # uses the measured capacity; without it, load is relative to the number of workers
     ratio = overload.load_ratio if overload.capacity_ns else sample.load_ratio
+    ratio = max([ratio, *(r.load_ratio for r in readings.resources if r.name != "encode")])  # of the fullest
     engine = readings.engine._replace(load_ratio=ratio, shed_level=overload.shed_level)
     return readings._replace(streams=streams, outputs=outputs, engine=engine)
 

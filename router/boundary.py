@@ -33,6 +33,7 @@ class Origin(NamedTuple):
     is_counted: bool = False  # the boundary has counted these tuples as received
     batch: BatchNumber | None = None  # the number that the client gave to this batch
     peer: str = ""  # the address of the sender, for its dead letters
+    lost: int = 0  # rows around these that were dropped undecoded
 
     def numbered(self, batch: BatchNumber) -> Origin:
         return self._replace(batch=batch)

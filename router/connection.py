@@ -2,7 +2,8 @@
 
 Connections are thin. The decoder keeps the protocol state; the server and the outlet hold the rules. Connections run on
 the I/O thread. Only a large read is decoded on the decode thread. Reading pauses meanwhile, which keeps the bytes in
-order and lets the I/O thread serve other connections.
+order and lets the I/O thread serve other connections. Where the stream may be shed at the edge, the connection reads on
+and keeps the bytes in an inbox (``router/edge``).
 
 All reads of all connections share one buffer. A read is copied out of it before the next one, so a thousand idle
 connections hold no memory for reading. A decoder that uses columns in place (arrow) gets large reads in buffers of
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -30,6 +32,9 @@ from router.client_protocol import (
     encode_line,
 )
 from router.codecs.base import Decoder, Received
+from router.edge.inbox import EdgeInbox
+from router.edge.sample import EdgeSample
+from router.edge.socket_hold import SocketHold
 from router.named_reader import NamedReader
 from router.source_session import SourceSession
 from router.subscribers import Outlet, Subscriber
@@ -43,6 +48,9 @@ LARGEST_READ_BYTES = 4 * 1024**2
 """The limit for a decoder that takes views. A message that spans two reads must be joined by a copy; larger reads make
 that rarer. (Text is decoded best while it is in the CPU's cache: see ``server.READ_BYTES``.)"""
 _NO_BUFFER = memoryview(b"")
+REST_S, REST_BELOW_BYTES, REST_ROOM_BYTES = 0.003, 512 * 1024, 1024**2
+"""While rows are dropped undecoded, a connection rests after a read of less than this, if its socket has this much room
+meanwhile."""
 MANY_REJECTS = 100
 """A connection gets larger reads when it fills smaller ones. After this many rejects in one read it gets small reads
 again: bad lines are decoded one by one, which takes a second for a megabyte and 50 ms for 64 KiB."""
@@ -82,6 +90,19 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._first_bytes: bytes | None = b""  # None once they show whether the sender uses the client protocol
         self._session: SourceSession | None = None  # of a sender that uses the client protocol
         self._paused_by_session = False  # too many batches wait for the decode thread
+        self._hold = SocketHold(port.edge.undrained)
+        self._resting = False
+        self._lost = 0  # rows dropped undecoded since the last train
+        self._inbox: EdgeInbox | None = None  # where rows may be dropped undecoded
+        if port.edge.sheds and port.is_lines:
+            self._inbox = EdgeInbox(
+                port.edge,
+                self._decoder,
+                EdgeSample(port.intake.line_bytes, seed=id(self)),
+                server.decode_on_thread,
+                self._take_from_inbox,
+                server.now_ns,
+            )
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -90,6 +111,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         self.peer = peer_name(transport)
         self.origin = SOCKET._replace(peer=self.peer)
         set_tcp_options(transport)
+        self._hold.open(transport.get_extra_info("socket"))
         self._server.register(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -100,7 +122,8 @@ class SourceConnection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        arrival_ns = self._server.now_ns()
+        now_ns = self._server.read_begun_ns()
+        arrival_ns = now_ns - self._hold.held_ns(nbytes, now_ns)
         self.port.received_bytes += nbytes
         data: bytes = self._take_read(nbytes)
         if nbytes == self._read_bytes < self._max_read_bytes:
@@ -112,10 +135,14 @@ class SourceConnection(asyncio.BufferedProtocol):
                 return
         if self._session is not None:
             self._session.receive(data, arrival_ns)
+        elif self._inbox is not None:
+            self._inbox.receive(data, arrival_ns)
+            if self.port.edge.share < 1.0 and nbytes < REST_BELOW_BYTES:
+                self._rest()
         elif nbytes < self._server.decode_thread_bytes:
-            self._take(self._decoder.receive(data, arrival_ns))
+            self._take(self._decode(data, arrival_ns))
         else:
-            self._decode_on_thread(lambda: self._decoder.receive(data, arrival_ns))
+            self._decode_on_thread(lambda: self._decode(data, arrival_ns))
 
     def _take_read(self, nbytes: int) -> bytes:
         """Return the bytes of a read: the buffer itself if it belongs to this read alone and is at least half full."""
@@ -135,11 +162,16 @@ class SourceConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._end_of_input()
         # Keep the transport until everything that was read is decoded.
-        return self._decoding or (self._session is not None and self._session.is_busy)
+        return self._is_decoding or (self._session is not None and self._session.is_busy)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
+        self._hold.close()
         self._server.unregister(self)
+
+    @property
+    def _is_decoding(self) -> bool:
+        return self._decoding or (self._inbox is not None and self._inbox.is_busy)
 
     @property
     def session(self) -> SourceSession | None:
@@ -156,6 +188,30 @@ class SourceConnection(asyncio.BufferedProtocol):
             self._set_reading()
 
     # -- decoding -----------------------------------------------------------------------------------------------------
+
+    def _decode(self, data: bytes, arrival_ns: int) -> Received:
+        """Decode a read. On the I/O thread or the decode thread."""
+        begun_ns = perf_counter_ns()
+        received = self._decoder.receive(data, arrival_ns)
+        self.port.edge.decode_ns += perf_counter_ns() - begun_ns
+        return received
+
+    def _take_from_inbox(self, received: Received, dropped: int) -> None:
+        self._lost += dropped
+        self._take(received)
+        if self._ended:
+            self.finish()
+
+    def _rest(self) -> None:
+        """Read nothing for a moment: fewer and larger reads leave more of the GIL to the decoder."""
+        if not self._resting and self._hold.room_bytes >= REST_ROOM_BYTES:
+            self._resting = True
+            self._set_reading()
+            self._server.later(REST_S, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._set_reading()
 
     def _decode_on_thread(self, work: Callable[[], Received]) -> None:
         self._decoding = True
@@ -178,11 +234,13 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._counted = counted
         if received.trains or received.rejects:
             self.is_silent = False
-            self._server.take(self, received)
+            lost = self._lost if received.trains else 0
+            self._lost -= lost
+            self._server.take(self, received, lost)
 
     def _end_of_input(self) -> None:
         self._ended = True
-        if not self._decoding:
+        if not self._is_decoding:
             self.finish()
 
     def finish_if_ended(self) -> None:
@@ -191,7 +249,7 @@ class SourceConnection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         """Decode the rest after the end of input, a last line without a newline included, and close."""
-        if self.transport is None or self.transport.is_closing():
+        if self.transport is None or self.transport.is_closing() or self._is_decoding:
             return
         if self._session is not None:
             if not self._session.is_busy:
@@ -200,7 +258,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         now_ns = self._server.now_ns()
         if self._first_bytes:
             self._take(self._decoder.receive(self._first_bytes, now_ns))
-        self._take(self._decoder.end(now_ns))
+        self._take(self._decoder.end(now_ns) if self._inbox is None else self._inbox.end(now_ns))
         self.transport.close()
 
     def close(self) -> None:
@@ -224,7 +282,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         transport = self.transport
         if transport is None or transport.is_closing() or self._ended:
             return
-        if self._paused_by_server or self._decoding or self._paused_by_session:
+        if self._paused_by_server or self._decoding or self._paused_by_session or self._resting:
             transport.pause_reading()
         else:
             transport.resume_reading()

@@ -5,7 +5,9 @@
   the senders down. The server resumes when the engine reports room (``StreamEntrance.when_room``).
 - Limit: a total number of connections (``router/places.py``). At the limit, a new connection replaces one whose peer
   may be gone or has sent nothing. Without such a one the new connection is refused. Both are counted.
-- Every read gets one time of arrival, when it leaves the socket.
+- Every read gets one time of arrival: when the event loop found it, less the time that its bytes waited in the socket
+  (``router/edge/socket_hold``).
+- A stream that sheds is read on while decoding is full. Rows are then dropped undecoded (``router/edge``).
 
 Everything here runs on the I/O thread, which the daemon owns, except the methods that say otherwise.
 """
@@ -16,11 +18,12 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from threading import get_ident
+from time import monotonic_ns
 
 from catalog.config.models import FileSource, LimitsSection, StdinSource, TcpSink, TcpSource
 from catalog.errors import ListenError
@@ -31,6 +34,7 @@ from router.codecs.base import Decoder, Intake, Reason, Received
 from router.codecs.encode.frames import load_writers
 from router.connection import SinkConnection, SourceConnection, peer_name
 from router.dead_letters import DeadLetters
+from router.edge.gauge import EdgeGauge
 from router.named_reader import NamedReader
 from router.places import ConnectionPlaces
 from router.ports import why_not
@@ -51,6 +55,9 @@ DECODE_THREAD_BYTES = 64 * 1024
 2 ms then has a p50 of 0.2 ms. With decoding on the I/O thread it would wait for whole megabytes, 8 ms and more."""
 
 FLUSH_POLL_SECONDS = 0.002
+
+LOOP_LATE_NS = 2_000_000
+"""From here on a read counts from the turn of the event loop that found it: the loop's own clock has milliseconds."""
 
 Connection = SourceConnection | SinkConnection
 
@@ -77,6 +84,8 @@ class SourcePort:
     intake: Intake
     decoder: type[Decoder]
     format: str = "ndjson"  # the decoder's name
+    is_lines: bool = False  # a row is a line
+    edge: EdgeGauge = field(default_factory=EdgeGauge)
     received: int = 0  # tuples, good and bad
     received_bytes: int = 0
     connections: int = 0
@@ -102,7 +111,10 @@ class Server:
         now_ns: Callable[[], int] = time.time_ns,
         decode_thread_bytes: int = DECODE_THREAD_BYTES,
         dead_letters: DeadLetters | None = None,
+        edge_wait_ns: Mapping[int, int] | None = None,
     ) -> None:
+        """``edge_wait_ns`` holds the streams of which rows may be dropped undecoded, and how long their rows may wait
+        for the decoder."""
         self.limits = limits or Limits()
         self.now_ns = now_ns
         self.decode_thread_bytes = decode_thread_bytes
@@ -122,6 +134,8 @@ class Server:
         self._history_thread = ThreadPoolExecutor(1, "aurorad-history")
         self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: the one that serves it
         self.ports = [_make_port(s, self.limits) for s in network.streams]
+        for number, wait_ns in (edge_wait_ns or {}).items():
+            self.ports[number].edge = EdgeGauge(sheds=True, wait_ns=wait_ns)
         self.outlets = outlets
         entrance.when_room(self.room_again)
 
@@ -243,12 +257,18 @@ class Server:
 
     # -- tuples in ----------------------------------------------------------------------------------------------------
 
-    def take(self, connection: SourceConnection, received: Received) -> None:
-        """Admit the trains of a plain connection, and record its rejects."""
-        stream = connection.port.stream.number
+    def take(self, connection: SourceConnection, received: Received, lost: int = 0) -> None:
+        """Admit the trains of a plain connection, and record its rejects. ``lost`` rows were dropped around them."""
+        stream, edge = connection.port.stream.number, connection.port.edge
         for train in received.trains:
+            if edge.share < 1.0 and not connection.port.is_lines:
+                train, gone = edge.thin(train)
+                connection.port.received -= gone  # the gauge counts them
+                lost += gone
             if train.count:
-                self.entrance.admit(stream, train, connection.origin)
+                origin = connection.origin if not lost else connection.origin._replace(lost=lost)
+                self.entrance.admit(stream, train, origin)
+                lost = 0
             elif train.watermark_ns != NO_WATERMARK:
                 self.entrance.heartbeat(stream, train.watermark_ns)
         if received.rejects:
@@ -334,6 +354,15 @@ class Server:
         future = self._decode_thread.submit(work)
         future.add_done_callback(partial(self._decoded, done))
 
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call on the I/O thread after this time."""
+        self._loop.call_later(seconds, call)
+
+    def read_begun_ns(self) -> int:
+        """Return when the event loop found the bytes that are read now: its turn may have begun earlier."""
+        turn_ns = monotonic_ns() - int(self._loop.time() * 1e9)
+        return self.now_ns() - (turn_ns if turn_ns > LOOP_LATE_NS else 0)
+
     def _decoded(self, done: Callable[[Received], None], future: Future[Received]) -> None:
         """Bring the result to the I/O thread. On the decode thread."""
         if not self._wake.closed:  # after that nothing is admitted any more
@@ -396,4 +425,4 @@ def _make_port(stream: Stream, limits: Limits) -> SourcePort:
         codec = source.format if isinstance(source, TcpSource) else source.codec
         unit = source.timestamps
     intake = Intake(stream.schema, unit=unit, line_bytes=limits.line_bytes, batch_bytes=limits.batch_bytes)
-    return SourcePort(stream, intake, CODECS[codec].decoder, codec)
+    return SourcePort(stream, intake, CODECS[codec].decoder, codec, CODECS[codec].is_lines)

@@ -15,6 +15,9 @@ The bytes that wait for a subscriber have a limit. ``when_slow`` says what happe
 Law, for each subscriber: offered = delivered + pending + dropped. A tuple is delivered when the kernel has taken its
 bytes; as long as they lie in the transport it is pending. Tuples that are pending when a subscriber leaves are dropped.
 
+*Lag* is the time from the delivery of a train until the kernel has taken its bytes: encoding, the wait for the I/O
+thread, and the wait for a slow reader. It is part of the latency that a user feels.
+
 Threads: ``deliver`` on any worker; ``attach``, ``pump`` and ``detach`` on the I/O thread; the lock guards the queues
 and is held for appends and pops only.
 """
@@ -26,6 +29,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from threading import Lock, get_ident
+from time import perf_counter_ns
 
 from catalog.readings import SubscriberReading
 from router.boundary import OutputGate, OutputHistory
@@ -79,16 +83,17 @@ class Subscriber:
     """One plain reader on a socket. The outlet's lock guards everything but the transport."""
 
     __slots__ = (
-        "delivered", "disconnecting", "dropped", "gap", "handed_bytes", "in_transport", "name", "offered", "paused",
-        "queue", "queued_bytes", "skipping", "transport",
+        "delivered", "disconnecting", "dropped", "gap", "handed_bytes", "in_transport", "lag_ns", "name", "offered",
+        "paused",        "queue", "queued_bytes", "skipping", "transport",
     )  # fmt: skip
 
     def __init__(self, name: str, transport: asyncio.WriteTransport) -> None:
         self.name = name
         self.transport = transport
-        self.queue: deque[tuple[bytes, int]] = deque()  # (bytes, tuples) not yet handed to the transport
+        self.queue: deque[tuple[bytes, int, int]] = deque()  # (bytes, tuples, since when) not yet with the transport
         self.queued_bytes = 0
-        self.in_transport: deque[tuple[int, int]] = deque()  # (handed_bytes after it, tuples) not yet in the kernel
+        self.in_transport: deque[tuple[int, int, int]] = deque()  # (handed_bytes after it, tuples, since when)
+        self.lag_ns = 0  # of the last tuples that were handed to the transport
         self.handed_bytes = 0  # to the transport, since the start
         self.paused = False  # the transport's buffer is full
         self.offered = 0
@@ -98,8 +103,8 @@ class Subscriber:
         self.skipping = False  # drops trains until half of the buffer is free
         self.disconnecting = False  # too slow: the I/O thread disconnects it
 
-    def put(self, data: bytes, tuples: int) -> None:
-        self.queue.append((data, tuples))
+    def put(self, data: bytes, tuples: int, since_ns: int) -> None:
+        self.queue.append((data, tuples, since_ns))
         self.queued_bytes += len(data)
 
     def count_delivered(self) -> None:
@@ -109,9 +114,14 @@ class Subscriber:
             while self.in_transport and self.in_transport[0][0] <= taken:
                 self.delivered += self.in_transport.popleft()[1]
 
+    def lagging_ns(self, now_ns: int) -> int:
+        """Return how long the next tuple will take to the kernel, as far as it can be known."""
+        waiting = self.in_transport[0][2] if self.in_transport else self.queue[0][2] if self.queue else now_ns
+        return max(self.lag_ns, now_ns - waiting if self.paused or self.queue else 0)
+
     @property
     def pending(self) -> int:
-        return sum(t for _, t in self.queue) + sum(t for _, t in self.in_transport)
+        return sum(t for _, t, _ in self.queue) + sum(t for _, t, _ in self.in_transport)
 
     def drop_pending(self) -> None:
         self.dropped += self.pending
@@ -170,15 +180,16 @@ class Outlet:
             self.emitted += train.count
             if not train.count:
                 return
+            since_ns = perf_counter_ns()
             for name, callback in self._callbacks:
                 self._call_back(name, callback, train)
             if self._subscribers:
                 assert self._encoder is not None and self._wake is not None
                 data = self._encoder.encode(train)
                 if self._wake.is_io_thread:
-                    self._write(data, train.count)
+                    self._write(data, train.count, since_ns)
                 else:
-                    self._queue(data, train.count)
+                    self._queue(data, train.count, since_ns)
                     self._wake(self)
 
     def history_grew(self) -> None:
@@ -220,6 +231,15 @@ class Outlet:
         return [*out, self._gone] if self._gone.offered else out
 
     @property
+    def lag_ns(self) -> int:
+        """The lag of the slowest reader. Any thread."""
+        now_ns = perf_counter_ns()
+        with self._lock:
+            for s in self._subscribers:
+                s.count_delivered()
+            return max((s.lagging_ns(now_ns) for s in self._subscribers), default=0)
+
+    @property
     def is_drained(self) -> bool:
         with self._lock:
             for s in self._subscribers:
@@ -236,7 +256,7 @@ class Outlet:
         else:
             self._callback_counts[name] += train.count
 
-    def _queue(self, data: bytes, tuples: int) -> None:
+    def _queue(self, data: bytes, tuples: int, since_ns: int) -> None:
         is_full = False
         with self._lock:
             for s in self._subscribers:
@@ -250,7 +270,7 @@ class Outlet:
                     s.disconnecting = True
                     s.dropped += tuples
                 else:
-                    s.put(data, tuples)
+                    s.put(data, tuples, since_ns)
                     is_full = is_full or full
         if is_full:
             self._block()
@@ -272,7 +292,7 @@ class Outlet:
         subscriber = Subscriber(name, transport)
         with self._lock:
             if header := self._encoder.begin():
-                subscriber.put(header, 0)
+                subscriber.put(header, 0, perf_counter_ns())
             self._subscribers = [*self._subscribers, subscriber]
         self._pump(subscriber)
         return subscriber
@@ -302,7 +322,7 @@ class Outlet:
         assert self._encoder is not None
         return self._encoder
 
-    def _write(self, data: bytes, tuples: int) -> None:
+    def _write(self, data: bytes, tuples: int, since_ns: int) -> None:
         """Write a train at once. The transport joins the writes of one turn of the loop."""
         if len(self._subscribers) == 1:  # the usual case: without the queue it takes 4 us instead of 9
             s = self._subscribers[0]
@@ -313,11 +333,12 @@ class Outlet:
                     s.count_delivered()
                     s.offered += tuples
                     s.handed_bytes += len(data)
-                    s.in_transport.append((s.handed_bytes, tuples))
+                    s.in_transport.append((s.handed_bytes, tuples, since_ns))
+                    s.lag_ns = perf_counter_ns() - since_ns
             if writes_at_once:
                 s.transport.write(data)  # may call pause_writing
                 return
-        self._queue(data, tuples)
+        self._queue(data, tuples, since_ns)
         self.pump()
 
     def pump(self) -> None:
@@ -341,33 +362,36 @@ class Outlet:
             return
         while not s.paused and not s.transport.is_closing():
             with self._lock:
-                data, tuples = self._next_chunk(s)
+                data, tuples, since_ns = self._next_chunk(s)
             if not data:
                 break
             s.transport.write(data)  # may call pause_writing
             with self._lock:
                 s.handed_bytes += len(data)
-                s.in_transport.append((s.handed_bytes, tuples))
+                s.in_transport.append((s.handed_bytes, tuples, since_ns))
+                s.lag_ns = perf_counter_ns() - since_ns
                 s.count_delivered()
 
-    def _next_chunk(self, s: Subscriber) -> tuple[bytes, int]:
-        """Take the next bytes for the transport and their tuples; a gap marker when there is room for what follows."""
+    def _next_chunk(self, s: Subscriber) -> tuple[bytes, int, int]:
+        """Take the next bytes for the transport, their tuples, and since when they wait. A gap marker comes as soon as
+        there is room for what follows."""
         chunks: list[bytes] = []
         size = tuples = 0
+        since_ns = s.queue[0][2] if s.queue else perf_counter_ns()
         while s.queue and size < WRITE_BYTES:
-            data, count = s.queue.popleft()
+            data, count, _ = s.queue.popleft()
             chunks.append(data)
             size += len(data)
             tuples += count
         s.queued_bytes -= size
         if s.skipping and s.queued_bytes <= self._buffer_bytes // 2:
             assert self._encoder is not None
-            s.put(self._encoder.gap(s.gap), 0)
+            s.put(self._encoder.gap(s.gap), 0, perf_counter_ns())
             s.gap = 0
             s.skipping = False
             if not chunks:
                 return self._next_chunk(s)
-        return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), tuples
+        return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), tuples, since_ns
 
     def _unblock(self) -> None:
         seems_blocked = self.blocked  # checked again under the lock

@@ -21,6 +21,7 @@ from engine.daemon.counters import DaemonCounters
 from engine.daemon.descriptors import share_of_this_process
 from engine.daemon.draining import Draining, describe_backlog
 from engine.daemon.edge import Edge
+from engine.daemon.edge_control import EdgeControl
 from engine.daemon.io_loop import IoLoop
 from engine.daemon.loss_details import LossDetails
 from engine.daemon.loss_log import LossLog
@@ -125,6 +126,8 @@ class Daemon:
         )
 
     def _make_monitoring(self) -> Monitoring:
+        deliveries = self.engine.deliveries
+        edge = EdgeControl(self.network, self.server.ports, lambda: sum(d.cost_ns for d in deliveries))
         readings = DaemonReadings(
             self.network,
             self.version,
@@ -135,13 +138,23 @@ class Daemon:
             self.keeper,
             self.recorders,
             self.overload.reading,
+            edge,
             lambda: self._is_draining,
             self.readiness,
             self.now_ns,
         )
         ticker = Ticker(self.engine, self.event_time)
         details = LossDetails(self.network, self.engine, self.dead_letters, self.server.limits.connections)
-        return Monitoring(self.catalog, self.engine, readings, self.recorders, self.overload, ticker, LossLog(details))
+        return Monitoring(
+            self.catalog,
+            self.engine,
+            readings,
+            self.recorders,
+            self.overload,
+            ticker,
+            LossLog(details),
+            edge,
+        )
 
     # -- start --------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from engine.daemon.descriptors import DescriptorShares
 from engine.daemon.io_loop import IoLoop
 from engine.daemon.run_end import EndOfRun
 from engine.run.ingress import Ingress
+from load_shedder.apply.limits import edge_waits_ns
 from router.boundary import OutputGate, OutputHistory
 from router.codecs.base import Reject
 from router.dead_letters import DeadLetters
@@ -46,7 +47,16 @@ class Edge:
         self._dead_letters = dead_letters
         self._now_ns = now_ns
         limits = Limits.of(network.config.limits, shares.data, shares.backlog)
-        self.server = Server(network, wake, ingress, outlets, limits=limits, now_ns=now_ns, dead_letters=dead_letters)
+        self.server = Server(
+            network,
+            wake,
+            ingress,
+            outlets,
+            limits=limits,
+            now_ns=now_ns,
+            dead_letters=dead_letters,
+            edge_wait_ns=edge_waits_ns(network),
+        )
         data_dir = network.config.engine.data_dir
         self.spark = SparkPipeline(
             network,

@@ -2,7 +2,7 @@
 
 1. Move the watermarks of silent streams, and wake boxes with time-outs (``ticker``).
 2. Record which boxes kept the workers busy, for ``aurorad explain``.
-3. Let the overload control decide on a new shed plan.
+3. Let the overload control decide on a new shed plan, and the edge control on the shares that are decoded.
 4. Post to the scheduler which share of each output's tuples missed its deadline.
 5. Log losses (``loss_log``).
 """
@@ -14,6 +14,7 @@ from time import thread_time_ns
 
 from catalog.catalog import Catalog
 from catalog.readings import Readings
+from engine.daemon.edge_control import EdgeControl
 from engine.daemon.loss_log import LossLog
 from engine.daemon.readings import DaemonReadings
 from engine.run.core import Engine
@@ -43,11 +44,13 @@ class Monitoring:
         overload: OverloadControl[Sample],
         ticker: Ticker,
         losses: LossLog,
+        edge: EdgeControl,
     ) -> None:
         self._engine = engine
         self._overload = overload
         self._ticker = ticker
         self._losses = losses
+        self._edge = edge
         self._read = readings.read
         self._reported = [(0, 0)] * len(recorders)  # tuples and missed deadlines that the scheduler knows of
         self.busy = BusyHistory()
@@ -65,6 +68,7 @@ class Monitoring:
         self.busy.note(sample)
         read = [output.readers > 0 for output in readings.outputs]
         self._overload.on_sample(sample, read if any(read) else ())  # without any reader the graphs alone decide
+        self._edge.on_readings(readings)
         self._engine.refresh_losses()
         self._report_missed(readings)
         self._losses.note(readings)

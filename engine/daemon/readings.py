@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from catalog.network import Network
 from catalog.readings import EngineReading, OutputReading, OverloadReading, Readings, StreamReading
+from engine.daemon.edge_control import EdgeControl
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from qos_monitor.histogram import LatencyRecorder
@@ -33,6 +34,7 @@ class DaemonReadings:
         keeper: Keeper | None,
         recorders: Sequence[LatencyRecorder],
         overload: Callable[[], OverloadReading],
+        edge: EdgeControl,
         is_draining: Callable[[], bool],
         readiness: Readiness,
         now_ns: Callable[[], int],
@@ -46,6 +48,7 @@ class DaemonReadings:
         self._keeper = keeper
         self._recorders = recorders
         self._overload = overload
+        self._edge = edge
         self._is_draining = is_draining
         self._readiness = readiness
         self._now_ns = now_ns
@@ -53,26 +56,28 @@ class DaemonReadings:
 
     def read(self) -> Readings:
         """Return the counters as they stand, without rates or load, which the monitor adds."""
-        now_ns, engine = self._now_ns(), self._engine.readings
+        now_ns, engine, overload = self._now_ns(), self._engine.readings, self._overload()
+        workers = engine.workers()
         return Readings(
-            streams=[self._stream(number) for number in range(len(self._network.streams))],
+            streams=[self._stream(number, now_ns) for number in range(len(self._network.streams))],
             arcs=engine.arcs(),
             boxes=engine.boxes(),
             outputs=[self._output(number, now_ns) for number in range(len(self._network.outputs))],
-            workers=engine.workers(),
+            workers=workers,
             scheduler=engine.scheduler(),
             engine=self._whole(now_ns),
             spark=self._spark.spark_reading(),
             bulk=self._spark.bulk_readings(),
             sinks=[*self._spark.sink_readings(), *self._files.sink_readings()],
-            overload=self._overload(),
+            overload=overload,
+            resources=self._edge.resources(workers, overload.load_ratio),
             readiness=self._readiness.reading(),
         )
 
-    def _stream(self, number: int) -> StreamReading:
+    def _stream(self, number: int, now_ns: int) -> StreamReading:
         """Return one stream's counts: sockets, Spark, code and a replay together."""
         port, ingress = self._server.ports[number], self._engine.ingress
-        bulk = self._spark.intake.counts[number]
+        bulk, edge = self._spark.intake.counts[number], port.edge.reading(now_ns)
         rejected = {str(reason): count for reason, count in list(port.rejected.items())}
         for reason, count in list(bulk.rejected.items()):
             rejected[str(reason)] = rejected.get(str(reason), 0) + count
@@ -85,13 +90,14 @@ class DaemonReadings:
                 rejected["log_failed"] = lost
         return StreamReading(
             name=port.stream.name,
-            received=port.received + ingress.received[number] + bulk.received - to_log,
+            received=port.received + ingress.received[number] + bulk.received + sum(edge.dropped.values()) - to_log,
             duplicates=port.duplicates + bulk.duplicates,
             admitted=ingress.admitted[number],
             rejected=rejected,
             received_bytes=port.received_bytes + bulk.received_bytes,
             connections=port.connections + bulk.connections,
             paused=self._server.is_paused(number),
+            edge=edge,
         )
 
     def _output(self, number: int, now_ns: int) -> OutputReading:
@@ -102,6 +108,7 @@ class DaemonReadings:
             self._recorders[number].reading(now_ns),
             outlet.readings(),
             cost_ns=delivery.cost_ns,
+            lag_ns=outlet.lag_ns,
             not_finite=outlet.not_finite + self._files.not_finite(number),
         )
 

@@ -131,6 +131,7 @@ class Engine:
             log,
             now_ns,
             dead_letters,
+            self.shedding.note_undecoded,
         )
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self.readings = EngineReadings(self, policy)

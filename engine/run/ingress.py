@@ -58,6 +58,12 @@ class TrainLog(Protocol):
         """Write a train to disk, then hand it to ``Ingress.enter_logged``."""
 
 
+class NoteUndecoded(Protocol):
+    """Notes rows that were dropped undecoded: ``lost`` of them, about as old as the tuples of the train."""
+
+    def __call__(self, arcs: Sequence[int], train: Train, lost: int) -> None: ...
+
+
 class StreamWays(NamedTuple):
     """The arcs right behind one stream. It never changes; a new shed plan replaces it."""
 
@@ -86,6 +92,7 @@ class Ingress:
         log: TrainLog | None,
         now_ns: Callable[[], int],
         dead_letters: DeadLetters | None = None,
+        note_undecoded: NoteUndecoded | None = None,
     ) -> None:
         streams = len(network.streams)
         self._network = network
@@ -101,6 +108,7 @@ class Ingress:
         self._log = log
         self._now_ns = now_ns
         self._dead_letters = dead_letters
+        self._note_undecoded = note_undecoded
         self.numbers = SourceNumbers(streams) if log is None else log.numbers
         self._order = Lock()
         self._ways = [self._make_ways(stream, {}) for stream in network.streams]
@@ -124,6 +132,8 @@ class Ingress:
         if origin.waits_for_room and not self.may_read(stream) and not self.wait_for_room(stream, timeout_s):
             return False
         received = 0 if origin.is_counted else train.count
+        if origin.lost and self._note_undecoded is not None:
+            self._note_undecoded(self._network.streams[stream].arcs, train, origin.lost)
         if self._log is not None:
             with self._order:
                 self.received[stream] += received

@@ -21,6 +21,7 @@ from catalog.qos import QoSGraph
 from load_shedder.decide.places import find_downstream, legal_arcs, outputs_behind, shed_arcs
 
 WORTH = 0.9  # of the utility of a new tuple
+EDGE_LEAST_NS, EDGE_WAIT_NS = 15_000_000, 250_000_000  # the least and the most that a row may wait undecoded
 
 DeadPoints = tuple[tuple[int, int], ...]
 """(output, ns after arrival): the age from which on a tuple is worth nothing to the output."""
@@ -36,6 +37,25 @@ def overflowing_streams(network: Network) -> frozenset[int]:
         and stream.arcs
         and all(legal[a] for a in stream.arcs if network.arcs[a].box is not None)
     )
+
+
+def edge_waits_ns(network: Network) -> dict[int, int]:
+    """Return the streams of which rows may be dropped undecoded, and how long their rows may wait for the decoder.
+
+    Undecoded rows have no event time, so nothing behind such a stream may need whole windows or all of its input. An
+    output without a loss graph does not forbid it: when the edge is full, no other drop could save the output.
+    """
+    behind = find_downstream(network)
+    found = {}
+    for stream in network.streams:
+        if stream.overload != "shed" or not stream.arcs:
+            continue
+        if any(behind[a].wrong or behind[a].span_ns for a in stream.arcs):
+            continue
+        outputs = frozenset[int]().union(*(behind[a].outputs for a in stream.arcs))
+        deadlines = [d for o in outputs if (d := network.outputs[o].qos.deadline_ns) is not None]
+        found[stream.number] = min(max(min(deadlines, default=4 * EDGE_WAIT_NS) // 4, EDGE_LEAST_NS), EDGE_WAIT_NS)
+    return found
 
 
 class Expiry:

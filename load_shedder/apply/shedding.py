@@ -134,6 +134,15 @@ class Shedding:
             for train in trains:
                 self.drops_of(arc).note_lost(train)
 
+    def note_undecoded(self, arcs: Sequence[int], train: Train, lost: int) -> None:
+        """Note rows that were dropped before they were decoded. Their event times are not known: those of the rows
+        around them (``train``) stand for them."""
+        stands = None
+        for arc in arcs:
+            if self.book.of_arc(arc) is not None:
+                stands = train.take(np.arange(lost) * train.count // lost) if stands is None else stands
+                self.drops_of(arc).note_lost(stands)
+
     # -- looking in ---------------------------------------------------------------------------------------------------
 
     def counts(self) -> DropCounts:

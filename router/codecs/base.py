@@ -155,6 +155,7 @@ class Codec:
 
     decoder: type[Decoder]
     encoder: type[Encoder]
+    is_lines: bool = False  # a row is a line, so rows can be dropped undecoded (``router/edge``)
 
 
 def sample(data: bytes) -> bytes:

@@ -289,4 +289,4 @@ class CsvEncoder:
         return b""
 
 
-CODEC = Codec(CsvDecoder, CsvEncoder)
+CODEC = Codec(CsvDecoder, CsvEncoder, is_lines=True)

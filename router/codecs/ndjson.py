@@ -256,4 +256,4 @@ class NdjsonEncoder:
         return b""
 
 
-CODEC = Codec(NdjsonDecoder, NdjsonEncoder)
+CODEC = Codec(NdjsonDecoder, NdjsonEncoder, is_lines=True)

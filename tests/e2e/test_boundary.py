@@ -174,6 +174,26 @@ def encoded(format: str, numbers: range) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.parametrize("format", ["ndjson", "csv", "arrow"])
+def test_rows_dropped_undecoded_are_counted_and_the_rest_keeps_its_order(format: str) -> None:
+    async def test() -> None:
+        bench = Bench(network(format), edge_wait_ns={0: 10**18})
+        await bench.server.start()
+        _, writer = await bench.sender()
+        port, data = bench.server.ports[0], encoded(format, range(200_000))
+        writer.write(data[:400])
+        await bench.until(lambda: port.received_bytes == 400)
+        port.edge.share = 0.25
+        writer.write(data[400:])
+        writer.write_eof()
+        await bench.until(lambda: port.received + sum(port.edge.dropped.values()) == 200_000)
+        assert len(bench.rows) == port.received and bench.rows == sorted(bench.rows)
+        assert 0.1 < len(bench.rows) / 200_000 < 0.5
+        await bench.server.close()
+
+    run(test)
+
+
 def test_another_schema_is_one_clear_error_and_the_end() -> None:
     async def test() -> None:
         bench = Bench(network("arrow"))

@@ -322,7 +322,7 @@ def test_pending_counts_what_the_transport_holds() -> None:
     subscriber = Subscriber("peer", transport)  # type: ignore[arg-type]
     subscriber.offered = 5
     subscriber.handed_bytes = 20
-    subscriber.in_transport.extend([(10, 2), (20, 3)])
+    subscriber.in_transport.extend([(10, 2, 0), (20, 3, 0)])
     subscriber.count_delivered()
     assert (subscriber.delivered, subscriber.pending) == (2, 3)
     transport.buffered = 0

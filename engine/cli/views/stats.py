@@ -94,6 +94,9 @@ def shed_line(stats: Stats) -> str:
     for arc in stats["arcs"]:
         for reason, tuples in arc["shed"].items():
             dropped[reason] = dropped.get(reason, 0) + tuples
+    for stream in stats["streams"]:
+        for reason, tuples in stream["edge"]["dropped"].items():
+            dropped[reason] = dropped.get(reason, 0) + tuples
     level = stats["engine"]["shed_level"]
     parts = [f"shedding {level:.2f}"] if level else []
     if dropped:
@@ -104,7 +107,7 @@ def shed_line(stats: Stats) -> str:
 def _second_line(stats: Stats, queued_bytes: Sequence[float]) -> Text:
     from rich.text import Text
 
-    parts = [chosen(stats["scheduler"]), overhead(stats)]
+    parts = [chosen(stats["scheduler"]), overhead(stats), resources(stats)]
     if len(queued_bytes) > 1:
         most = max(queued_bytes)
         parts.append(f"queues {sparkline(list(queued_bytes), most, MEMORY_SAMPLES)} most {size(most)}")
@@ -141,6 +144,12 @@ def dropped(place: Stats) -> int:
     return int(sum(place["shed"].values())) + int(place.get("dropped", 0))
 
 
+def resources(stats: Stats) -> str:
+    """Write the load of each resource that has any."""
+    loads = [f"{r['name']} {r['load_ratio']:.0%}" for r in stats["resources"] if r["load_ratio"] >= 0.005]
+    return f"load by resource: {', '.join(loads)}" if loads else ""
+
+
 def share(ratio: float) -> str:
     """Write a share so that 100% means all."""
     return "100%" if ratio >= 1 else f"{min(ratio, 0.999):.1%}"
@@ -153,9 +162,16 @@ def _streams(stats: Stats) -> FittedTable:
     for s in stats["streams"]:
         table.add_row(
             Text(s["name"], "bold"), count(s["rate_per_s"]), count(s["received"]), count(sum(s["rejected"].values())),
-            count(dropped(s)), count(s["connections"]), "paused: no room" if s["paused"] else "",
+            count(dropped(s)), count(s["connections"]), _stream_state(s),
         )  # fmt: skip
     return table
+
+
+def _stream_state(stream: Mapping[str, Any]) -> str:
+    if stream["paused"]:
+        return "paused: no room"
+    decoded = stream["edge"]["share"]
+    return f"decodes {decoded:.0%}" if decoded < 1 else ""
 
 
 def overall(stats: Stats) -> list[str]:

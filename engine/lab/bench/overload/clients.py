@@ -44,10 +44,12 @@ def start_time() -> int:
     return int(line)
 
 
-def connected(port: int) -> socket.socket:
-    """Connect with a short send buffer: tuples in the kernel get old, and ``oldest`` cannot drop them."""
+def connected(port: int, *, is_short: bool = True) -> socket.socket:
+    """Connect. A short send buffer is for rows that wait: in the kernel they get old, and ``oldest`` cannot drop them.
+    With a long receive buffer it would make the sender wait for late acknowledgements."""
     connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+    if is_short:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
     connection.connect(("127.0.0.1", port))
     return connection
 
@@ -72,7 +74,7 @@ class StreamSender:
         self._changed = threading.Condition()
         self._ended = False
         self.offered = self.dropped = 0
-        self._connection = connected(spec["port"])
+        self._connection = connected(spec["port"], is_short=load.get("is_short", True))
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
@@ -162,7 +164,13 @@ def saturate(spec: dict[str, Any]) -> None:
         writers = []
         for stream in spec["streams"]:
             rows = read_rows(stream)
-            writers.append((stream, rows, stack.enter_context(rows.opened(connected(stream["port"])))))
+            writers.append(
+                (
+                    stream,
+                    rows,
+                    stack.enter_context(rows.opened(connected(stream["port"], is_short=spec.get("is_short", True)))),
+                )
+            )
         most = max(stream["per_s"] for stream in spec["streams"])
         dense = spec.get("event_per_s")
         chunk = CHUNK_TUPLES if dense is None else max(1, min(CHUNK_TUPLES, int(dense * TICK_S)))

@@ -1,8 +1,9 @@
 """The rows of a sender: a sample that is read over and over, each row stamped with the time at which it is due.
 
-``ArrowRows`` are cheap to send and to decode. ``LineRows`` are ndjson: the daemon spends most of its time on decoding
-them. The sender must not be the bottleneck, so all lines have one width and the stamp is written into the bytes by
-column: a tenth of a microsecond a row.
+``ArrowRows`` are cheap to send and to decode. ``LineRows`` are ndjson of many producers: the order of the fields
+differs from row to row, so the daemon cannot decode them by their layout and spends most of its time on decoding. The
+sender must not be the bottleneck, so all lines have one width and the stamp is written into the bytes by column: 5 ns a
+row.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,10 +58,12 @@ class ArrowRows:
 
 class LineRows:
     def __init__(self, table: pa.RecordBatch, time: str) -> None:
+        random = Random(1)
+        names = [name for name in table.schema.names if name != time]
         rows = [
             (
                 f'{{"{time}":{"0" * STAMP_DIGITS}',
-                orjson.dumps({k: v for k, v in row.items() if k != time})[1:-1].decode(),
+                orjson.dumps({k: row[k] for k in random.sample(names, len(names))})[1:-1].decode(),
             )
             for row in table.drop_columns([time]).to_pylist()
         ]

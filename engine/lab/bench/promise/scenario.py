@@ -32,6 +32,11 @@ class Contender(NamedTuple):
     rate: float = 1.0  # of the knee, that ``random`` lets in
     is_ours: bool = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether its rows wait for the daemon: in a large buffer of the kernel they would get old unseen."""
+        return not self.is_ours and self.manner in ("direct", "oldest", "newest")
+
 
 class PromiseScenario:
     """``folder`` gets the samples and the network files."""
@@ -56,9 +61,11 @@ class PromiseScenario:
             data["engine"]["memory"] = f"{memory_bytes}B"
         for name, stream in data["streams"].items():
             at = f"127.0.0.1:{self._stream_ports[name]}"
-            stream["source"] = {"tcp": at, "format": self.spec.format, "receive_buffer": RECEIVE_BUFFER}
+            stream["source"] = {"tcp": at, "format": self.spec.format}
             if not contender.is_ours:
                 stream["overload"] = "block"
+            if contender.waits:
+                stream["source"]["receive_buffer"] = RECEIVE_BUFFER
         for name, output in data["outputs"].items():
             at = f"127.0.0.1:{self._output_ports[name]}"
             output["sink"] = {"tcp": at, "format": "arrow", "when_slow": "block", "buffer": "64MiB"}

@@ -85,9 +85,10 @@ class PromiseTrial:
         return self.knee_per_s
 
     def _saturate(self, memory_bytes: int, seconds: float, dense: float | None) -> KneeCosts:
-        with self._daemon(Contender("block"), memory_bytes) as daemon, self._readers(seconds) as readers:
+        with self._daemon(Contender("knee", manner="knee"), memory_bytes) as daemon, self._readers(seconds) as readers:
             spec = {
                 "seconds": seconds + 2, "streams": self._scenario.stream_specs(self.spec.mix), "event_per_s": dense,
+                "is_short": False,
             }  # fmt: skip
             with child(CLIENT, "saturate", self._write("saturate", spec)) as sender:
                 sender.answer()
@@ -155,7 +156,8 @@ class PromiseTrial:
     def _send_spec(self, contender: Contender, shape: ArrivalShape) -> dict[str, Any]:
         return {
             "shape": shape.name, "load": shape.load, "seconds": shape.seconds, "grace_s": GRACE_S,
-            "seed": self.spec.seed, "manner": contender.manner, "keep": min(1.0, contender.rate / shape.load),
+            "seed": self.spec.seed, "manner": contender.manner, "is_short": contender.waits,
+            "keep": min(1.0, contender.rate / shape.load),
             "buffer_s": BUFFER_S, "streams": self._scenario.stream_specs(self.costs.per_s),
         }  # fmt: skip
 
