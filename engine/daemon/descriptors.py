@@ -69,7 +69,7 @@ def share(limit: int, in_use: int, data_wanted: int) -> DescriptorShares:
     http = max(4, min(HTTP_WANTED, left // 4))
     reserved = max(2, min(HTTP_RESERVED, left // 16))
     spark = max(2, min(SPARK_WANTED, left // 8))
-    data = max(4, min(data_wanted, left - http - reserved - spark))
+    data = min(data_wanted, max(4, left - http - reserved - spark))
     return DescriptorShares(data, http, reserved, spark, backlog)
 
 
