@@ -63,6 +63,11 @@ class OverloadControl(Generic[Sample]):
     def plan(self) -> ShedPlan:
         return self.shedder.plan
 
+    @property
+    def is_fine(self) -> bool:
+        """Whether there is no overload, and no plan drops anything."""
+        return self.verdict.state == "fine" and not self.plan.drops
+
     def on_sample(self, sample: Sample, read: Sequence[bool] = ()) -> ShedPlan | None:
         """Run one turn; return the new plan, which is in force by then, or None when the old one stays.
 

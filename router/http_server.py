@@ -18,12 +18,14 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from time import monotonic
 from typing import Any, Protocol, cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from catalog.errors import ListenError
 from router.http_answers import plain_answer
@@ -183,12 +185,37 @@ class _HttpConfig(uvicorn.Config):
         self.ssl = self._tls
 
 
+class _DatedState(ServerState):
+    """The state of a server. It makes the Date header when a response needs it."""
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"date", formatdate(usegmt=True).encode())]
+
+    @default_headers.setter
+    def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """Take no other headers."""
+
+
 class _Uvicorn(uvicorn.Server):
-    """A uvicorn server that reports when it listens (``up``)."""
+    """A uvicorn server that reports when it listens (``up``), and sleeps while there is no request.
+
+    The loop of uvicorn itself wakes ten times a second, for the Date header and to see whether it shall end.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self.server_state = _DatedState()
         self.up = asyncio.Event()
+        self._ending = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self._ending.wait()
+
+    def end(self) -> None:
+        """Have ``serve`` end the open requests and return. On the loop's thread."""
+        self.should_exit = True
+        self._ending.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -245,7 +272,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Accept no more requests, and end the open ones within ``STOP_SECONDS``."""
         self._app.close()
-        self._server.should_exit = True
+        self._server.end()
         await self._task
         self._sock.close()
 

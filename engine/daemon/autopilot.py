@@ -26,6 +26,7 @@ from engine.simulate.what_if import RECENT_NS, Snapshot, WaitingTuples, WhatIf, 
 log = logging.getLogger("aurorad.scheduler")
 
 TICK_S = 0.1
+REST_S = 1.0  # while nothing waits or runs
 SHARE = 0.05
 RECENT_AT_MOST = 20_000  # trains
 SETTLE_NS = 1_000_000_000  # from the first tuple until the measured rates mean something
@@ -76,7 +77,7 @@ class Autopilot:
 
     def _run(self) -> None:
         try:
-            while not self._ended.wait(TICK_S):
+            while not self._ended.wait(REST_S if self._engine.loop.is_at_rest else TICK_S):
                 self.tick()
         except _Ended:
             pass

@@ -19,6 +19,7 @@ from catalog.network import Network
 from catalog.readings import Readings
 from engine.daemon.counters import DaemonCounters
 from engine.daemon.descriptors import share_of_this_process
+from engine.daemon.doze import Doze
 from engine.daemon.draining import Draining, describe_backlog
 from engine.daemon.edge import Edge
 from engine.daemon.edge_control import EdgeControl
@@ -145,15 +146,18 @@ class Daemon:
         )
         ticker = Ticker(self.engine, self.event_time)
         details = LossDetails(self.network, self.engine, self.dead_letters, self.server.limits.connections)
+        overload = self.overload
+        doze = Doze(self.engine, self.event_time, ticker, lambda: overload.is_fine and edge.drops_nothing)
         return Monitoring(
             self.catalog,
             self.engine,
             readings,
             self.recorders,
-            self.overload,
+            overload,
             ticker,
             LossLog(details),
             edge,
+            doze,
         )
 
     # -- start --------------------------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ class EdgeControl:
     def load(self) -> EdgeLoad:
         return self._meter.load
 
+    @property
+    def drops_nothing(self) -> bool:
+        return all(to.share >= 1.0 for to in self._shares)
+
     def on_readings(self, readings: Readings) -> None:
         load = self._meter.fold(readings)
         if not load.streams:

@@ -1,4 +1,4 @@
-"""What the daemon does with each sample of the monitor, ten times a second, on the monitor's thread.
+"""What the daemon does with each sample of the monitor, ten times a second or once while it dozes, on its thread.
 
 1. Move the watermarks of silent streams, and wake boxes with time-outs (``ticker``).
 2. Record which boxes kept the workers busy, for ``aurorad explain``.
@@ -14,6 +14,7 @@ from time import thread_time_ns
 
 from catalog.catalog import Catalog
 from catalog.readings import Readings
+from engine.daemon.doze import Doze
 from engine.daemon.edge_control import EdgeControl
 from engine.daemon.loss_log import LossLog
 from engine.daemon.readings import DaemonReadings
@@ -31,6 +32,8 @@ from scheduler.policies import runs_urgent_first
 
 log = logging.getLogger("aurorad")
 
+DOZING_TICK_NS = 10_000_000_000
+
 
 class Monitoring:
     """Owner: the monitor's thread, which ``monitor`` starts and stops."""
@@ -45,6 +48,7 @@ class Monitoring:
         ticker: Ticker,
         losses: LossLog,
         edge: EdgeControl,
+        doze: Doze,
     ) -> None:
         self._engine = engine
         self._overload = overload
@@ -61,10 +65,12 @@ class Monitoring:
             values=lambda: overload.values,
             on_sample=self._on_sample,
             on_error=_monitor_failed,
+            rest=doze,
         )
+        self._advanced_ns = 0  # when the ticker ticked last
 
     def _on_sample(self, sample: Sample, readings: Readings) -> None:
-        self._ticker.tick(self._engine.now_ns())
+        self._let_time_pass()
         self.busy.note(sample)
         read = [output.readers > 0 for output in readings.outputs]
         self._overload.on_sample(sample, read if any(read) else ())  # without any reader the graphs alone decide
@@ -72,6 +78,13 @@ class Monitoring:
         self._engine.refresh_losses()
         self._report_missed(readings)
         self._losses.note(readings)
+
+    def _let_time_pass(self) -> None:
+        """Move silent streams on. While the monitor dozes that brings nothing out, but frees what boxes remember."""
+        now_ns = self._engine.now_ns()
+        if not self.monitor.is_dozing or now_ns - self._advanced_ns >= DOZING_TICK_NS:
+            self._advanced_ns = now_ns
+            self._ticker.tick(now_ns)
 
     def begin(self) -> None:
         """Take what is counted before the first tuple comes as known: it was restored from a checkpoint."""

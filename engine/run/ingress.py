@@ -117,6 +117,7 @@ class Ingress:
         self.rejected_skew = [0] * streams  # tuples stamped too far ahead: received = admitted + these
         self.latest: list[Train | None] = [None] * streams  # each stream's last train: the shedder reads its values
         self.recent: deque[tuple[int, int, int]] | None = None  # arrival, stream and tuples of each train, if wanted
+        self.alarm: Callable[[], None] | None = None  # set while the monitor dozes: the next train calls it, once
         self._room = Condition()
         self._listeners: list[Callable[[], None]] = []
         self._direct = [frozenset(self._ways[stream.number].outputs) for stream in network.streams]
@@ -239,6 +240,8 @@ class Ingress:
         """
         if not train.count and train.watermark_ns == NO_WATERMARK:
             return  # a batch of which every tuple was refused
+        if self.alarm is not None:
+            self._sound_alarm()
         idle_path = self._idle_paths[stream] if runs_idle_plans else None
         try:
             with self._order:
@@ -250,6 +253,11 @@ class Ingress:
         finally:
             if idle_path is not None:
                 idle_path.run()  # in any case: after ``enter`` this thread has the scheduler's turn
+
+    def _sound_alarm(self) -> None:
+        alarm, self.alarm = self.alarm, None
+        if alarm is not None:
+            alarm()
 
     def _queue(
         self, stream: int, train: Train, stamp_ns: int | None, idle_path: IdlePath | None, peer: str

@@ -1,7 +1,7 @@
 """The ticker moves the watermarks of silent streams and wakes boxes with time-outs: time passes without tuples too.
 
-The monitor calls ``tick`` ten times a second. The ticker only admits empty trains, so a box never runs outside a plan:
-the scheduler decides when, as for any train.
+The monitor calls ``tick`` ten times a second, unless nothing waits for time to pass (``engine/daemon/doze``). The
+ticker only admits empty trains, so a box never runs outside a plan: the scheduler decides when, as for any train.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ class Ticker:
 
     def tick(self, now_ns: int) -> None:
         """Admit a new watermark for each silent stream, and an empty train for each box that needs the clock."""
-        self._engine.refresh_losses()
         for stream, idle in self._idle:
             watermark_ns = idle(now_ns)
             if watermark_ns is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from catalog.catalog import Catalog, Epoch
 from catalog.loss import ValueCells
 from catalog.readings import ArcReading, Readings
 from engine.operators.boxes import box_kinds
-from qos_monitor.loop import Monitor, rest_ns, run_ticks
+from qos_monitor.loop import DOZE_AFTER_TICKS, Monitor, rest_ns, run_ticks
 from qos_monitor.report import stats_json
 from qos_monitor.sampler import Sampler, enrich
 from tests.unit.monitored import SECOND_NS, busy, diamond, idle
@@ -194,6 +197,76 @@ def test_a_dear_tick_is_followed_by_a_long_rest() -> None:
     assert rest_ns(1_000_000, 100_000_000) == 99_000_000
     assert rest_ns(10_000_000, 100_000_000) == 500_000_000
     assert rest_ns(10**10, 100_000_000) == 2_000_000_000
+
+
+class Quiet:
+    """An engine at rest, until ``is_moving``."""
+
+    def __init__(self) -> None:
+        self.is_moving = False
+        self.begun = self.ended = 0
+
+    def is_quiet(self, readings: Readings) -> bool:
+        return not self.is_moving
+
+    def begin(self, wake: Callable[[], None]) -> bool:
+        self.begun += 1
+        return self.begun > 1  # at first something waits for time
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+def test_the_monitor_dozes_at_rest_until_it_is_woken() -> None:
+    rest, yields, clock = Quiet(), [0], count(1)
+
+    def release_gil() -> None:
+        yields[0] += 1
+
+    monitor = Monitor(
+        Catalog(NETWORK),
+        lambda: idle(NETWORK, next(clock) * SECOND_NS),
+        rest=rest,
+        yield_gil=release_gil,
+        tick_ns=10**6,
+    )
+    waits: list[float] = []
+    monitor._bell = Bell(waits)  # type: ignore[assignment]
+    for _ in range(DOZE_AFTER_TICKS):
+        assert not monitor.is_dozing
+        monitor.tick()
+        monitor._wait(0.1)
+    assert rest.begun == 1 and not monitor.is_dozing, "it looks again after as many quiet ticks"
+    for _ in range(DOZE_AFTER_TICKS):
+        monitor.tick()
+        monitor._wait(0.1)
+    assert waits == [0.1] * 19 + [1.0] and monitor.is_dozing and rest.ended == 1
+    before = yields[0]
+    monitor.tick()
+    assert yields[0] == before, "no thread waits for the GIL"
+    monitor.wake()
+    monitor._wait(0.1)
+    assert not monitor.is_dozing and waits[-1] == 0.1
+    rest.is_moving = True
+    for _ in range(2 * DOZE_AFTER_TICKS):
+        monitor.tick()
+        monitor._wait(0.1)
+    assert not monitor.is_dozing and yields[0] > before
+
+
+class Bell:
+    """Notes how long it is waited for, and waits for nothing."""
+
+    def __init__(self, waits: list[float]) -> None:
+        self._waits = waits
+
+    def wait(self, seconds: float) -> bool:
+        self._waits.append(seconds)
+        return False
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
 
 
 def test_a_tick_that_fails_is_reported_and_ends_the_thread() -> None:
