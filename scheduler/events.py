@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from scheduler.plan import Plan
+from storage.train import NO_WATERMARK
 
 
 class Enqueued(NamedTuple):
@@ -19,6 +20,7 @@ class Enqueued(NamedTuple):
     first_arrival_ns: int
     mean_arrival_ns: int
     nbytes: int
+    watermark_ns: int = NO_WATERMARK
 
 
 class Dispatched(NamedTuple):

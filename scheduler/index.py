@@ -40,8 +40,9 @@ class Index:
     # -- called by the state ------------------------------------------------------------------------------------------
 
     def changed(self, box: int) -> None:
-        if not self.state.held[self.state.unit_of[box]]:
-            if self.state.waiting[box]:
+        unit = self.state.unit_of[box]
+        if not self.state.held[unit]:
+            if box in self.state.unit_live[unit]:
                 self.list(box)
             else:
                 self.unlist(box)

@@ -6,7 +6,8 @@ daemon and the simulator see the same scheduler.
 
 A *unit* is scheduled as a whole: a box, or a superbox. A unit is *ready* when tuples wait for one of its boxes and
 nothing holds it: it is in no plan that runs, and no output that it feeds is blocked. ``ready`` keeps the units in the
-order in which they became ready. Neither the state nor the cost of a step grows with the number of idle boxes.
+order in which they became ready. A box with windows may have to wait for a window's worth of tuples first (``unripe``,
+off by default). Neither the state nor the cost of a step grows with the number of idle boxes.
 
 A policy that needs another order has an *index* (``scheduler/index``), which the state keeps up to date.
 """
@@ -40,6 +41,8 @@ from scheduler.plan import Plan
 from scheduler.superbox import Superbox, lines, static_superboxes
 from scheduler.trains import TrainRule, TrainTuner, auto_tuples
 from scheduler.tuner import spanner_of, spanner_tuner
+from scheduler.window_worth import WindowWorth
+from storage.train import NO_WATERMARK
 
 UNMEASURED_NS = 1e9  # no plan of the unit has ended yet
 MEASURE_GAIN = 0.25  # of the latest plan in the time of a tuple
@@ -72,6 +75,7 @@ class SchedulerSettings:
     spanner: int = 0  # a superbox spans only the k most urgent boxes of an application; 0: all of them
     grid: int = 20  # parts into which qos_buckets divides losses and slacks
     batch: BatchRule = field(default_factory=BatchRule)
+    window_worth: bool = False  # boxes with windows wait for a window's worth of tuples (``window_worth``)
     tune: frozenset[str] = frozenset()  # grid, spanner, controller: tuned while the engine runs (``tuner``)
     idle_fast_path: bool = True  # a few tuples that find the engine at rest need no decision
     seed: int = 0  # of the policy `random`
@@ -110,6 +114,8 @@ class SchedulerState:
                     self.unit_of[box] = superbox.number
         self.waiting = [0] * boxes  # trains on the inputs of each box
         self.unit_live: list[dict[int, None]] = [{} for _ in self.unit_boxes]  # boxes with something to do, by unit
+        self._worth = WindowWorth(network) if self.settings.window_worth else None
+        self.unripe: dict[int, None] = {}  # boxes that wait for a window's worth; in no unit_live
         self.held = [0] * len(self.unit_boxes)  # reasons why a unit may not run: plans under way, blocked outputs
         self.ready: dict[int, None] = {}  # units, in the order in which they became ready
         self.outstanding = 0  # plans dispatched and not finished
@@ -181,6 +187,8 @@ class SchedulerState:
             self._measure(units, ran_ns / max(plan.tuples, 1))
         for unit in units:
             self._release(unit)
+        if self.unripe and not self.ready and not self.outstanding:
+            self._ripen()
 
     def _measure(self, units: tuple[int, ...], tuple_ns: float) -> None:
         """Note how long a worker took for a tuple of these units. The latest plans count most."""
@@ -211,6 +219,8 @@ class SchedulerState:
             assert isinstance(event, MemoryShort), event
             self.memory_short = event.short
             self.is_plain = self._is_plain()
+            if event.short:
+                self._ripen()
 
     def _observe_missed(self, shares: Sequence[float]) -> None:
         """Tell what tunes itself of the mean share of missed deadlines, over the outputs that got tuples."""
@@ -223,9 +233,10 @@ class SchedulerState:
             self.index.missed(share)
 
     def _enqueued(self, event: Enqueued) -> None:
-        arcs, tuples, _, mean_arrival_ns, nbytes = event
+        arcs, tuples, _, mean_arrival_ns, nbytes, watermark_ns = event
         # One event may be for two hundred arcs: look up once what is the same for all of them.
         states, consumer, waiting, held, index = self.arcs, self._consumer, self.waiting, self.held, self.index
+        worth, unripe = self._worth, self.unripe
         arrival_total_ns = mean_arrival_ns * tuples
         self.waiting_trains += len(arcs)
         self.waiting_tuples += tuples * len(arcs)
@@ -237,13 +248,37 @@ class SchedulerState:
             arc.arrival_total_ns += arrival_total_ns
             box = consumer[a]
             waiting[box] += 1
-            if waiting[box] == 1:
+            if worth is not None and box in worth:
+                worth.came(box, watermark_ns)
+                if (waiting[box] == 1 or box in unripe) and not self._is_ripe(box):
+                    unripe[box] = None
+                    continue
+            if waiting[box] == 1 or box in unripe:
+                unripe.pop(box, None)
                 unit = self.unit_of[box]
                 self.unit_live[unit][box] = None
                 if not held[unit]:
                     self.ready[unit] = None
             if index is not None and not held[self.unit_of[box]]:
                 index.list(box)
+        if unripe and not self.ready and not self.outstanding:
+            self._ripen()
+
+    def _is_ripe(self, box: int) -> bool:
+        """Return whether a box with windows may run: P3's window's worth, or one of the exceptions."""
+        assert self._worth is not None
+        return self.memory_short or self.box_tuples(box) >= self.auto_tuples[box] or self._worth.is_there(box)
+
+    def _ripen(self) -> None:
+        """Let the boxes run that wait for a window's worth."""
+        for box in self.unripe:
+            unit = self.unit_of[box]
+            self.unit_live[unit][box] = None
+            if not self.held[unit]:
+                self.ready[unit] = None
+                if self.index is not None:
+                    self.index.list(box)
+        self.unripe.clear()
 
     def _claimed(self, a: int, tuples: int, trains: int) -> None:
         index = self.index
@@ -275,8 +310,11 @@ class SchedulerState:
         arc = self.arcs[a]
         left = tuples
         before_ns = arc.arrival_total_ns
+        watermark_ns = NO_WATERMARK
         for _ in range(trains):
             entry = arc.entries.popleft()
+            if entry.watermark_ns > watermark_ns:
+                watermark_ns = entry.watermark_ns
             left -= entry.tuples
             arc.nbytes -= entry.nbytes
             arc.arrival_total_ns -= entry.mean_arrival_ns * entry.tuples
@@ -290,7 +328,13 @@ class SchedulerState:
             self.waiting_trains -= trains
             self.waiting[box] -= trains
             if not self.waiting[box]:
-                del self.unit_live[self.unit_of[box]][box]
+                self.unit_live[self.unit_of[box]].pop(box, None)
+                self.unripe.pop(box, None)
+            if self._worth is not None and box in self._worth:
+                self._worth.taken(box, watermark_ns)
+                if self.waiting[box] and not self._is_ripe(box):
+                    self.unit_live[self.unit_of[box]].pop(box, None)
+                    self.unripe[box] = None
         return before_ns - arc.arrival_total_ns
 
     def _split_head(self, arc: ArcState, tuples: int) -> None:
@@ -335,6 +379,7 @@ class SchedulerState:
             settings.unit in ("box", "superbox")
             and not settings.spanner
             and "spanner" not in settings.tune
+            and not settings.window_worth
             and settings.train.kind == "auto"
             and fewest_calls
         )

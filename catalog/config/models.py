@@ -150,6 +150,7 @@ class SchedulerSection(Section):
     spanner: WholeNumber = Field(default=0, ge=0, le=1_000_000)
     grid: WholeNumber = Field(default=20, ge=1, le=256)
     batch: BatchSection = BatchSection()
+    window_worth: bool = False
     tune: list[Literal["grid", "spanner", "controller"]] = Field(default_factory=list)
     idle_fast_path: bool = True
 

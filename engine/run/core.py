@@ -273,9 +273,10 @@ class Engine:
             if journeys is not None and (first_ns >= journeys.due_ns or journeys.probed_plans):
                 journeys.note_queued(arcs, train, first_ns)  # before the event: no plan can claim the train yet
             # Arrivals within a train are nearly in order, so the middle between both ends is the mean, at no cost.
-            self.loop.mailbox.put(Enqueued(arcs, train.count, first_ns, (first_ns + int(arrival_ns[-1])) // 2, nbytes))
+            mean_ns = (first_ns + int(arrival_ns[-1])) // 2
+            self.loop.mailbox.put(Enqueued(arcs, train.count, first_ns, mean_ns, nbytes, train.watermark_ns))
         else:
-            self.loop.mailbox.put(Enqueued(arcs, 0, 0, 0, nbytes))
+            self.loop.mailbox.put(Enqueued(arcs, 0, 0, 0, nbytes, train.watermark_ns))
 
 
 def _log_failure(error: Exception) -> None:

@@ -28,6 +28,7 @@ def scheduler_settings(section: SchedulerSection, seed: int = 0) -> SchedulerSet
             overdue=batch.overdue,
             total=batch.total,
         ),
+        window_worth=section.window_worth,
         tune=frozenset(section.tune),
         idle_fast_path=section.idle_fast_path,
         seed=seed,

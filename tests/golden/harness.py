@@ -37,9 +37,11 @@ class Setting:
     workers: int = 1
     unit: str = "superbox"
     policy: str = "round_robin"
+    window_worth: bool = False
 
     def __str__(self) -> str:
-        return f"train={self.train},workers={self.workers},unit={self.unit},policy={self.policy}"
+        worth = ",window_worth" if self.window_worth else ""
+        return f"train={self.train},workers={self.workers},unit={self.unit},policy={self.policy}{worth}"
 
 
 def read_case(path: Path) -> dict[str, Any]:
@@ -75,7 +77,9 @@ def run_case(case: dict[str, Any], setting: Setting, **options: Any) -> tuple[di
         [collect(output.name) for output in network.outputs],
         workers=setting.workers,
         policy=setting.policy,
-        settings=SchedulerSettings(unit=setting.unit, train=TrainRule("tuples", setting.train)),
+        settings=SchedulerSettings(
+            unit=setting.unit, train=TrainRule("tuples", setting.train), window_worth=setting.window_worth
+        ),
         **options,
     )
     engine.start()

@@ -18,6 +18,7 @@ MATRIX = [
     for train, workers, unit in product((1, 7, 1024), (1, 4), ("tuple", "box", "superbox", "vpipe"))
 ]
 MATRIX += [Setting(7, 2, "vpipe", "vpipe"), Setting(7, 2, "vpipe", "chain")]
+MATRIX += [Setting(7, 2, unit, window_worth=True) for unit in ("box", "superbox")]
 MATRIX += [Setting(7, 2, "superbox", policy) for policy in policies() if policy != "round_robin"]
 
 

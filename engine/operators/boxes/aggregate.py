@@ -251,6 +251,13 @@ class Aggregate(Box):
         size_ns = window.tumbling or window.sliding
         return None if size_ns is None else (int(window.advance or size_ns), int(size_ns), int(window.offset))
 
+    def window_ends_ns(self) -> tuple[int, int] | None:
+        p = self.parameters
+        if p.window.session is not None or not self.waits_for_time():
+            return None
+        windows = self.windows_ns()
+        return None if windows is None else (windows[0], (windows[1] + windows[2]) % windows[0])
+
     def watch_losses(self, state: Windows, losses: BoxLosses) -> None:
         state.losses = losses
 

@@ -165,6 +165,11 @@ class Box(ABC):
         """
         return None
 
+    def window_ends_ns(self) -> tuple[int, int] | None:
+        """Return (advance, phase) if results come out only when the watermark reaches phase plus a multiple of advance,
+        and nothing else happens before that; else None."""
+        return None
+
     def met_ns(self) -> tuple[int, int] | None:
         """Return, for a join, for how long a left tuple finds right ones that came before it, and a right tuple left
         ones; None for any other box. The scheduler estimates the selectivity of each input by it."""

@@ -143,6 +143,9 @@ class Top(Box):
     def windows_ns(self) -> tuple[int, int, int] | None:
         return None if self._size_ns is None else (self._size_ns, self._size_ns, 0)
 
+    def window_ends_ns(self) -> tuple[int, int] | None:
+        return None if self._size_ns is None else (self._size_ns, 0)
+
     def watch_losses(self, state: TopState, losses: BoxLosses) -> None:
         state.losses = losses
 
