@@ -48,6 +48,11 @@ were kept, each with a field `share_seen`: the share of its tuples, over all key
 is missing. The share is exact when tuples were dropped right before the box, or with only map, union and bsort in
 between. Behind a filter it is the share that was kept where tuples were dropped.
 
+`approximate: {confidence: 95%}` adds two fields for each field of `select` that is a count, a sum or an avg: `n_low`
+and `n_high` for `n`. The value that the window would have without drops lies between them in 95 % of all results. `n`
+itself counts what was seen. The tuples must have been dropped at random and about evenly over the window. Sums and
+means of fewer than 5 values have no interval (NULL).
+
 Cost: about 30 ns a tuple for three functions, and it does not grow with the number of keys or open windows. State:
 about 100 bytes for each key in each open pane, and 512 more for approx_count_distinct. A tumbling window is one pane; a
 sliding window of 10 s that advances by 1 s has ten. Median, percentile, count(distinct) and string_agg keep every value
@@ -66,7 +71,7 @@ import numpy.typing as npt
 from pydantic import Field as Parameter
 from pydantic import model_validator
 
-from catalog.config.units import Duration, PositiveDuration
+from catalog.config.units import Duration, PositiveDuration, Share
 from catalog.errors import BindError, BindErrors, ExpressionError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
@@ -119,6 +124,16 @@ class WindowParameters(BoxParameters):
         return self
 
 
+class ApproximateParameters(BoxParameters):
+    confidence: Share = Parameter(description="how often the interval of a field must hold the true value")
+
+    @model_validator(mode="after")
+    def _below_one(self) -> ApproximateParameters:
+        if not 0.5 <= self.confidence < 1.0:
+            raise ValueError("confidence must be at least 50% and below 100%")
+        return self
+
+
 class AggregateParameters(BoxParameters):
     window: WindowParameters = Parameter(description="one of tumbling, sliding, session and count")
     by: tuple[str, ...] = Parameter(default=(), description="fields of the key; without it one key for all tuples")
@@ -138,8 +153,10 @@ class AggregateParameters(BoxParameters):
     timeout: PositiveDuration | None = Parameter(
         default=None, description="real time without a tuple after which a window closes"
     )
-    approximate: bool = Parameter(
-        default=False, description="results also of windows that lack dropped tuples, with the field share_seen"
+    approximate: bool | ApproximateParameters = Parameter(
+        default=False,
+        description="results also of windows that lack dropped tuples, with the field share_seen; `{confidence: 95%}` "
+        "adds the interval of each count, sum and avg",
     )
 
 
@@ -176,7 +193,14 @@ class Aggregate(Box):
             with errors.part():
                 select[name] = self._split(text, schema, group, ("select", name))
         errors.check()
-        self._layout = WindowLayout(by, p.bounds, select, self._having(schema, group, select), with_share=p.approximate)
+        self._layout = WindowLayout(
+            by,
+            p.bounds,
+            select,
+            self._having(schema, group, select),
+            with_share=bool(p.approximate),
+            confidence=p.approximate.confidence if isinstance(p.approximate, ApproximateParameters) else None,
+        )
         passed_on = self._split(WINDOW_TIME, schema, group, ()).outer.key
         self._time_out = next((name for name, e in select.items() if e.outer.key == passed_on), LOST_TIME)
         if WINDOW_TIME in p.bounds and WINDOW_TIME not in select:
@@ -218,8 +242,12 @@ class Aggregate(Box):
                 "approximate is for tumbling and sliding windows: others cannot know which share they saw",
                 ("approximate",),
             )
-        if p.approximate and SHARE_SEEN in (*p.by, *p.select):
-            raise BindError(f"an approximate result has its own field {SHARE_SEEN}: rename yours", ("approximate",))
+        taken = {SHARE_SEEN, *(f.name for bar in self._layout.bars for f in bar.fields)} if p.approximate else set()
+        for name in (*p.by, *p.select):
+            if name in taken:
+                raise BindError(f"an approximate result has its own field {name}: rename yours", ("approximate",))
+        if isinstance(p.approximate, ApproximateParameters) and not self._layout.bars:
+            raise BindError("no field of select is a count, sum or avg: none has an interval", ("approximate",))
         if p.emit == "update" and (p.window.session is not None or p.window.count is not None):
             raise BindError("emit: update is for tumbling and sliding windows", ("emit",), "leave emit out")
         if p.window.sliding is not None and p.window.sliding // self._pane_ns() > MAX_WINDOW_PANES:

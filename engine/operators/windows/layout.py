@@ -16,6 +16,7 @@ from engine.operators.expressions.aggregates.split import AggregatedExpression
 from engine.operators.state.columns import Numbers
 from engine.operators.state.keys import KeyTable
 from engine.operators.windows.accumulators import Accumulator
+from engine.operators.windows.error_bars import error_bars, quantile_of
 from engine.operators.windows.functions import WindowFunction, function_of
 from engine.operators.windows.groups import Gathered
 from storage.train import Train, tidy_valid
@@ -40,7 +41,9 @@ class WindowLayout:
         having: AggregatedExpression | None,
         *,
         with_share: bool = False,
+        confidence: float | None = None,
     ) -> None:
+        """With ``confidence`` (and a share) each count, sum and avg has two more fields, its interval."""
         self.by = tuple(by)
         self._select = dict(select)
         self._having = having
@@ -50,6 +53,9 @@ class WindowLayout:
         self.with_share = with_share
         if with_share:
             fields[SHARE_SEEN] = Field(SHARE_SEEN, Type.DOUBLE)
+        self.bars = () if confidence is None else error_bars(self._select)
+        self._z = 0.0 if confidence is None else quantile_of(confidence)
+        fields |= {f.name: f for bar in self.bars for f in bar.fields}
         self.schema = Schema(tuple(fields.values()))
         self._functions: dict[str, WindowFunction] = {}
         unique: dict[str, Accumulator] = {}
@@ -58,6 +64,9 @@ class WindowLayout:
                 function = self._functions.setdefault(call.key, function_of(call))
                 for accumulator in function.accumulators:
                     unique.setdefault(accumulator.key, accumulator)
+        for bar in self.bars:
+            if bar.accumulator is not None:
+                unique.setdefault(bar.accumulator.key, bar.accumulator)
         self.accumulators = tuple(unique.values())
         self._place = {key: at for at, key in enumerate(unique)}
         self._arguments: dict[str, Expression] = {a.argument.key: a.argument for a in self.accumulators}
@@ -105,7 +114,13 @@ class WindowLayout:
             selected[name], more = _outer(expression, columns, results, count)
             errors += more
         if self.with_share:
-            selected[SHARE_SEEN] = Vector(np.ones(count) if shares is None else shares)
+            seen = np.ones(count) if shares is None else shares
+            selected[SHARE_SEEN] = Vector(seen)
+            for bar in self.bars:
+                at = None if bar.accumulator is None else self._place[bar.accumulator.key]
+                partial = None if at is None else gathered.partials[at]
+                bounds = bar.bounds(partial, gathered.rows, seen, self._z)
+                selected |= {f.name: vector for f, vector in zip(bar.fields, bounds, strict=True)}
         shown = columns | selected
         vectors = [shown[f.name] for f in self.schema]
         train = Train(
