@@ -88,7 +88,7 @@ class ArcReading(NamedTuple):
 
 
 class BoxReading(NamedTuple):
-    """A box. Law, row by row: in = out + filtered + dead; windowed: in = absorbed + late + dead."""
+    """A box. Law, row by row: in = out + filtered + dead + waiting; windowed: in = absorbed + late + dead + waiting."""
 
     name: str
     kind: str = ""
@@ -104,6 +104,9 @@ class BoxReading(NamedTuple):
     cost_ns: int = 0  # time inside the box, all calls
     state_bytes: int = 0  # in memory
     state_keys: int = 0  # that the box remembers, in memory and on disk
+    state_disk_bytes: int = 0
+    waiting: int = 0  # tuples that the box has taken and that wait for state on disk
+    evicted: int = 0  # keys that were forgotten because of a limit of the state
     train_counts: Sequence[int] = ()  # calls by train_bucket()
     tuples_out_by_port: Sequence[int] = ()  # empty: unknown, assumed to be spread evenly
     by_input: Sequence[tuple[int, int]] = ()  # of a join, by input: tuples in, and tuples out in the same calls

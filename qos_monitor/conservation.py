@@ -2,7 +2,7 @@
 
 - stream: received = admitted + rejected + duplicates + dropped undecoded
 - arc: enqueued = dequeued + shed + in memory + on disk
-- box that works row by row: in = out + filtered + dead; windowed box: in = absorbed + late + dead
+- box that works row by row: in = out + filtered + dead + waiting; windowed box: in = absorbed + late + dead + waiting
 - output, for each subscriber: offered = delivered + pending + dropped
 
 The laws hold at any quiet point. While the engine runs, a reading may fall between two counters of one train. So the
@@ -39,8 +39,8 @@ def arc_residual(a: ArcReading) -> int:
 
 def box_residual(b: BoxReading) -> int:
     if b.row_wise:
-        return b.tuples_in - b.tuples_out - b.filtered - b.dead
-    return b.tuples_in - b.absorbed - b.late - b.dead
+        return b.tuples_in - b.tuples_out - b.filtered - b.dead - b.waiting
+    return b.tuples_in - b.absorbed - b.late - b.dead - b.waiting
 
 
 def subscriber_residual(s: SubscriberReading) -> int:

@@ -170,6 +170,18 @@ def _boxes(boxes: Sequence[BoxReading]) -> Iterator[Metric]:
         "box_state_bytes", "Bytes of the box's state in memory.", label, (([b.name], b.state_bytes) for b in boxes)
     )
     yield _gauge("box_state_keys", "Keys that the box remembers.", label, (([b.name], b.state_keys) for b in boxes))
+    yield _gauge(
+        "box_state_disk_bytes", "Bytes of the box's state on disk.", label,
+        (([b.name], b.state_disk_bytes) for b in boxes),
+    )  # fmt: skip
+    yield _gauge(
+        "box_waiting_tuples", "Tuples that the box has taken and that wait for state on disk.", label,
+        (([b.name], b.waiting) for b in boxes),
+    )  # fmt: skip
+    yield _counter(
+        "box_state_evicted_keys", "Keys forgotten because of a limit of the state.", label,
+        (([b.name], b.evicted) for b in boxes),
+    )  # fmt: skip
     yield _histogram(
         "train_tuples", "Tuples in a train, one box call each.", label, TRAIN_BOUNDS,
         (([b.name], b.train_counts, b.tuples_in) for b in boxes),

@@ -25,6 +25,9 @@ from storage.queue import ArcQueue, Lease
 from storage.train import NO_WATERMARK, Train
 
 LOW_WATER = 0.75
+STATE_SHARE = 0.5
+"""The part of the budget that the state of boxes may use before it goes to disk. The rest is for queues."""
+
 ANNOUNCED = -1
 """Returned by ``enqueue`` of a manager that spills, in place of bytes: it has announced the train to the scheduler."""
 
@@ -171,6 +174,27 @@ class StorageManager:
         return nbytes
 
     # -- the state of boxes -------------------------------------------------------------------------------------------
+
+    def state_share(self, box: int) -> int:
+        """Return how many bytes the state of this box may have: a fair share of ``STATE_SHARE`` of the budget.
+
+        Boxes with less than an even share keep what they have; the others share the rest evenly. Without the lock.
+        """
+        left = int(self.budget_bytes * STATE_SHARE)
+        others = self.state_bytes - self._state_by_box.get(box, 0)
+        if others <= left // 2:
+            return left - others
+        sizes = sorted([n for b, n in list(self._state_by_box.items()) if b != box and n])
+        for n, size in enumerate(sizes):
+            boxes = len(sizes) - n + 1
+            if size > left // boxes:
+                return left // boxes
+            left -= size
+        return left
+
+    def waits_on(self, arc: int) -> bool:
+        """Tell whether a train waits in memory on this arc. Without the lock."""
+        return bool(self.queues[arc].entries)
 
     def note_state(self, box: int, nbytes: int, *, is_full: bool = False) -> None:
         """Count the state of a box, now that it has this many bytes. ``is_full``: the edge waits until it has fewer.

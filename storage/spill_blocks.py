@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from storage.block_ref import BlockRef
 from storage.manager import SavedBlock
-from storage.spill_files import BlockRef
 from storage.train import Train
 
 

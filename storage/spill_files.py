@@ -18,9 +18,9 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from catalog.schema import Schema
+from storage.block_ref import BlockRef
 from storage.checksum import crc32
 from storage.encode import EncodingError, TrainReader, encode_train
 from storage.files import Bytes, File, Files, StorageError, numbers
@@ -38,14 +38,6 @@ _MAGIC = b"AuS1"
 
 class SpillDamageError(StorageError):
     """A block that cannot be read back."""
-
-
-class BlockRef(NamedTuple):
-    """The place of a block on disk."""
-
-    segment: int
-    offset: int
-    size: int  # including the header
 
 
 class _Segment:
@@ -93,8 +85,17 @@ class SpillFiles:
             self._segments[ref.segment].live += 1
 
     def write(self, trains: Sequence[Train]) -> BlockRef:
-        """Write a block. OSError when there is no room; then nothing is left of it."""
-        parts = _encode(trains)
+        """Write trains as a block. OSError when there is no room; then nothing is left of it."""
+        parts, count = _encode(trains)
+        return self.write_block(parts, count)
+
+    def write_block(self, payload: Sequence[Bytes], count: int = 0) -> BlockRef:
+        """Write a block of any content. OSError when there is no room; then nothing is left of it."""
+        size = crc = 0
+        for part in payload:
+            crc = crc32(part, crc)
+            size += len(part)
+        parts = [_HEADER.pack(_MAGIC, size, crc, count), *payload]
         number, segment = self._current()
         offset = segment.file.size
         try:
@@ -113,6 +114,18 @@ class SpillFiles:
         return BlockRef(number, offset, size)
 
     def read(self, ref: BlockRef, schema: Schema) -> list[Train]:
+        payload, count = self.read_block(ref)
+        try:
+            return self._decode(payload, count, schema)
+        except EncodingError as error:
+            raise SpillDamageError(self.name_of(ref), ref.offset, str(error)) from error
+
+    def name_of(self, ref: BlockRef) -> str:
+        """Return the file of a block, for messages."""
+        return self._files.where(self._name(ref.segment))
+
+    def read_block(self, ref: BlockRef) -> tuple[memoryview, int]:
+        """Return the content of a block and the count that was written with it. SpillDamageError when it is bad."""
         file = self._segments[ref.segment].file
         data = memoryview(file.read(ref.offset, ref.size))
         self.read_bytes += len(data)
@@ -123,10 +136,7 @@ class SpillFiles:
         payload = data[_HEADER.size :]
         if magic != _MAGIC or size != len(payload) or crc32(payload) != crc:
             raise SpillDamageError(where, ref.offset, "the CRC does not match")
-        try:
-            return self._decode(payload, count, schema)
-        except EncodingError as error:
-            raise SpillDamageError(where, ref.offset, str(error)) from error
+        return payload, count
 
     def _decode(self, payload: memoryview, count: int, schema: Schema) -> list[Train]:
         trains: list[Train] = []
@@ -195,15 +205,10 @@ class SpillFiles:
         return f"{self._folder}/{number:012d}.spill"
 
 
-def _encode(trains: Sequence[Train]) -> list[Bytes]:
+def _encode(trains: Sequence[Train]) -> tuple[list[Bytes], int]:
     parts: list[Bytes] = []
-    crc = size = 0
     joined = coalesce(list(trains))
     for train in joined:
         encoded = encode_train(train)
-        length = sum([len(p) for p in encoded])
-        for part in (_SIZE.pack(length), *encoded):
-            crc = crc32(part, crc)
-            parts.append(part)
-        size += _SIZE.size + length
-    return [_HEADER.pack(_MAGIC, size, crc, len(joined)), *parts]
+        parts += [_SIZE.pack(sum([len(p) for p in encoded])), *encoded]
+    return parts, len(joined)

@@ -31,6 +31,7 @@ from typing import Protocol
 
 from catalog.readings import ArcReading
 from catalog.schema import Schema
+from storage.block_ref import BlockRef
 from storage.manager import (
     ANNOUNCED,
     ArcContent,
@@ -44,7 +45,7 @@ from storage.manager import (
 )
 from storage.queue import ArcQueue, Lease
 from storage.spill_blocks import Block, BlockQueues
-from storage.spill_files import BLOCK_BYTES, BlockRef, SpillDamageError, SpillFiles
+from storage.spill_files import BLOCK_BYTES, SpillDamageError, SpillFiles
 from storage.spill_levels import spill_levels
 from storage.train import Train
 

@@ -124,6 +124,7 @@ class Daemon:
             recorders=self.recorders,
             on_failure=self.fail,
             dead_letters=self.dead_letters,
+            state_home=None if self.keeper is None else self.keeper.state_home,
         )
 
     def _make_monitoring(self) -> Monitoring:
@@ -232,6 +233,7 @@ class Daemon:
             self.keeper.close()
         if self._temporary_spill is not None:
             self._temporary_spill.close()
+        self.engine.state_home.close()
         return drained
 
     def fail(self, error: Exception) -> None:

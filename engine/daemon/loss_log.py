@@ -60,6 +60,11 @@ KINDS = (
         lambda details, place, r: details.dead(place),
     ),
     LossKind(
+        "evicted_keys", "box {place} forgot {amount} because of the limit of its state",
+        lambda r: ((b.name, {"": b.evicted}) for b in r.boxes if b.evicted),
+        lambda details, place, r: "; `state` of the box has the limits", noun="key",
+    ),
+    LossKind(
         "slow_reader", "output {place} dropped {amount} for readers that were too slow or left",
         lambda r: ((o.name, {"": o.dropped}) for o in r.outputs if o.dropped),
         lambda details, place, r: details.slow_readers(place, r),

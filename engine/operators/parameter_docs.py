@@ -78,6 +78,8 @@ def default_of(field: FieldInfo, hint: Any) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "none"  # its keys follow, with their own defaults
     if value is None or value is PydanticUndefined:
         return "none"
     if "duration" in _kind(hint) and isinstance(value, int | float):

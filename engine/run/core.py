@@ -25,6 +25,7 @@ from engine.run.preference import CompiledPreference
 from engine.run.readings import EngineReadings
 from engine.run.runtime import BoxRuntime
 from engine.run.spiller import Spiller, spillable_arcs
+from engine.run.state_home import StateHome
 from engine.run.taps import Taps
 from engine.run.worker import WorkerPool
 from load_shedder.apply.limits import Expiry
@@ -80,8 +81,10 @@ class Engine:
         recorders: Sequence[LatencyRecorder] | None = None,
         on_failure: Callable[[Exception], None] | None = None,
         dead_letters: DeadLetters | None = None,
+        state_home: StateHome | None = None,
     ) -> None:
         self.network = network
+        self.state_home = state_home or StateHome()
         self.now_ns = now_ns
         on_failure = on_failure or _log_failure
         self.choice = first_choice(network) if policy == AUTO else Choice(policy, "the network file says so")
@@ -99,7 +102,7 @@ class Engine:
         self.spiller: Spiller | None = None if spill is None else Spiller()
         self.storage = self._make_storage(memory_bytes, spill)
         self.state = SchedulerState(network, settings, statistics)
-        self.runtimes = [BoxRuntime(node, self.storage) for node in network.boxes]
+        self.runtimes = [BoxRuntime(node, self.storage, self.state_home) for node in network.boxes]
         self.journeys = Journeys(network, self.runtimes, now_ns) if explain else None
         execution_queue: SimpleQueue[QueuedPlan] = SimpleQueue()
         self.loop = SchedulerLoop(

@@ -10,12 +10,13 @@ as a ``PlanRun``: it remembers which step and which train are under way, so that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from time import perf_counter_ns
 from typing import Protocol
 
 from catalog.network import Network
 from catalog.readings import train_bucket
+from engine.operators.bounded.box import BoundedBox
 from engine.operators.boxes.base import Emit
 from engine.operators.call_limits import CallAbandonedError
 from engine.run.followers import Followers, SequenceStep, sequence_steps
@@ -183,6 +184,8 @@ class SingleStep:
                 box.run(runtime.state, port, train, emit, runtime.tally)
             if train.watermark_ns > runtime.port_watermarks_ns[port]:
                 self._advance(port, train.watermark_ns, emitted, emit)
+            elif runtime.bounded is not None and not train.count:
+                self._go_on(runtime.bounded, emit)
             if box.needs_clock:
                 box.tick(runtime.state, self.now_ns(), emit, runtime.tally)
         except CallAbandonedError:
@@ -209,6 +212,25 @@ class SingleStep:
         for out_port, out in emitted:
             runtime.tuples_out[out_port] += out.count
             self.ports[out_port].send(out, inbox)
+        if runtime.wants_call:
+            self.ports[0].routes.enqueue((self.arcs[0],), Train.empty(runtime.node.in_schemas[0]))
+
+    def _go_on(self, box: BoundedBox, emit: Emit) -> None:
+        """Let a box with state on disk go on with it. Until then its results hold back the watermark of its outputs."""
+        runtime = self.runtime
+        box.go_on(runtime.state, emit, runtime.tally)
+        out_ns = box.out_watermark_ns(runtime.state, runtime.watermark_ns)
+        if out_ns != runtime.announced_ns:
+            runtime.closed_ns = box.closed_ns(runtime.state)
+            self._announce(out_ns, (), emit)
+
+    def _announce(self, out_ns: int, announced: Collection[int], emit: Emit) -> None:
+        """Emit the watermark of the outputs on the ports that do not have it yet."""
+        runtime = self.runtime
+        runtime.announced_ns = out_ns
+        for out_port, schema in enumerate(runtime.node.out_schemas):
+            if self.ports[out_port].timed and out_port not in announced:
+                emit(out_port, Train.empty(schema, out_ns))
 
     def _advance(self, port: int, watermark_ns: int, emitted: list[tuple[int, Train]], emit: Emit) -> None:
         """Advance event time on one input. The box's own event time is that of its slowest input."""
@@ -219,12 +241,9 @@ class SingleStep:
             return
         runtime.watermark_ns = lowest_ns
         box.advance(runtime.state, lowest_ns, emit, runtime.tally)
-        runtime.closed_ns = lowest_ns
+        runtime.closed_ns = lowest_ns if runtime.bounded is None else runtime.bounded.closed_ns(runtime.state)
         out_ns = box.out_watermark_ns(runtime.state, lowest_ns)
-        announced = {out_port for out_port, out in emitted if out.watermark_ns >= out_ns}
-        for out_port, schema in enumerate(runtime.node.out_schemas):
-            if self.ports[out_port].timed and out_port not in announced:
-                emit(out_port, Train.empty(schema, out_ns))
+        self._announce(out_ns, {out_port for out_port, out in emitted if out.watermark_ns >= out_ns}, emit)
 
 
 class LimitedStep(SingleStep):

@@ -7,15 +7,19 @@ train would cost more than the train.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from catalog.network import BoxNode
 from catalog.readings import TRAIN_BOUNDS, BoxReading
+from engine.operators.bounded.box import BoundedBox
 from engine.operators.boxes.base import Box, Tally
+from engine.operators.boxes.keyed import KeyedBox
 from storage.train import NO_WATERMARK
 
 if TYPE_CHECKING:
     from engine.operators.call_limits import CallLimits
+    from engine.run.state_home import StateHome
     from load_shedder.record.book import BoxLosses
 
 
@@ -32,14 +36,24 @@ class StateAccount(Protocol):
     @property
     def has_room(self) -> bool: ...
 
+    def state_share(self, box: int) -> int:
+        """Return how many bytes the state of this box may have now."""
+
+    def waits_on(self, arc: int) -> bool:
+        """Tell whether a train waits in memory on this arc."""
+
     def note_state(self, box: int, nbytes: int, *, is_full: bool = False) -> None: ...
 
 
 class BoxRuntime:
     __slots__ = (
         "_account",
+        "_is_full",
+        "_measure_every",
         "_measured_bytes",
         "_unmeasured",
+        "announced_ns",
+        "bounded",
         "box",
         "by_input",
         "call_limits",
@@ -58,14 +72,20 @@ class BoxRuntime:
         "watermark_ns",
     )
 
-    def __init__(self, node: BoxNode, account: StateAccount | None = None) -> None:
-        """``account`` counts the bytes of the state; None where nobody counts them."""
+    def __init__(self, node: BoxNode, account: StateAccount | None = None, state_home: StateHome | None = None) -> None:
+        """``account`` counts the bytes of the state, and ``state_home`` has the state that is on disk; None: nobody."""
         self.node = node
         self.box: Box = node.box
+        self.bounded: BoundedBox | None = None  # the box, if its state has a limit
+        if isinstance(node.box, KeyedBox) and state_home is not None:
+            self.box = self.bounded = BoundedBox(node.box, node.name, partial(state_home.of, node.name))
+        self.announced_ns = NO_WATERMARK  # the watermark of the outputs, if its state is bounded
         has_state = type(node.box).state_nbytes is not Box.state_nbytes
         self._account = account if has_state else None
         self._measured_bytes = 0
+        self._is_full = False
         self._unmeasured = 0  # tuples since the last measurement
+        self._measure_every = 0
         self.state = self.box.new_state()
         self.losses: BoxLosses | None = None
         self.resets = 0  # how often the state was replaced by an empty one
@@ -87,7 +107,7 @@ class BoxRuntime:
         if self._account is None:
             return
         self._unmeasured += tuples
-        if self._unmeasured >= MEASURE_EVERY or (advanced and self._measured_bytes >= SMALL_BYTES):
+        if self._unmeasured >= self._measure_every or (advanced and self._measured_bytes >= SMALL_BYTES):
             self.measure()
 
     def measure(self) -> None:
@@ -96,12 +116,24 @@ class BoxRuntime:
         account = self._account
         if account is None:
             return
+        share_bytes, is_full = account.state_share(self.node.number), False
+        if self.bounded is not None:
+            self.bounded.bound(self.state, share_bytes, self.tally)
+            is_full = self.state.is_full
         if not account.has_room:
             self.box.trim(self.state)
         nbytes = self.box.state_nbytes(self.state)
-        if nbytes != self._measured_bytes:
-            self._measured_bytes = nbytes
-            account.note_state(self.node.number, nbytes)
+        self._measure_every = min(MEASURE_EVERY, share_bytes // 512)  # a small budget fills up within a few trains
+        if nbytes != self._measured_bytes or is_full != self._is_full:
+            self._measured_bytes, self._is_full = nbytes, is_full
+            account.note_state(self.node.number, nbytes, is_full=is_full)
+
+    @property
+    def wants_call(self) -> bool:
+        """Whether the box has results that no tuple brings, and nothing waits that would call it."""
+        if self.bounded is None or not self.bounded.wants_call(self.state):
+            return False
+        return self._account is None or not self._account.waits_on(self.node.in_arcs[0])
 
     def watch_losses(self, losses: BoxLosses | None) -> None:
         """Give the box the record of tuples dropped before it. Called again after its state is restored."""
@@ -111,6 +143,8 @@ class BoxRuntime:
 
     def reset(self) -> None:
         """Begin with an empty state. No worker runs the box."""
+        if self.bounded is not None:
+            self.bounded.discard(self.state)
         self.state = self.box.new_state()
         self.resets += 1
         self.watch_losses(self.losses)
@@ -127,9 +161,9 @@ class BoxRuntime:
         """After a failure of the box, count as dead the tuples that it took in and that no other count includes."""
         tally = self.tally
         if self.box.row_wise:
-            tally.dead = self.tuples_in - sum(self.tuples_out) - tally.filtered
+            tally.dead = self.tuples_in - sum(self.tuples_out) - tally.filtered - tally.waiting
         else:
-            tally.dead = self.tuples_in - tally.absorbed - tally.late
+            tally.dead = self.tuples_in - tally.absorbed - tally.late - tally.waiting
 
     def reading(self) -> BoxReading:
         tally = self.tally
@@ -154,5 +188,8 @@ class BoxRuntime:
             withheld=self.losses.withheld if self.losses is not None else 0,
             late_by_ns=tally.late_by_ns,
             dropped=tally.dropped,
+            waiting=tally.waiting,
+            evicted=tally.evicted,
+            state_disk_bytes=0 if self.bounded is None else self.bounded.disk_bytes(self.state),
             failure=self.box.failure(self.state),
         )

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from scheduler.events import OutputBlocked, OutputFreed
+from storage import manager
 from tests.crash.crash_files import PowerCut
 from tests.crash.world import NETWORK, OUTPUTS, World, end_all, run_script
 from tests.e2e.daemon import wait_for
@@ -197,6 +198,45 @@ def run_blocked(world: World, batches: int, rng: Random) -> None:
             world.read()
     for output in blocked:
         world.life.engine.post(OutputFreed(output))
+
+
+@pytest.mark.parametrize("seed", range(PART, max(4, SEEDS // 4), PARTS))
+def test_power_cuts_while_state_is_on_disk(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of a state stays in memory: every window and every join goes through files that the power cut may hit."""
+    monkeypatch.setattr(manager, "STATE_SHARE", 0.0)
+    rng = Random(seed)
+    world = World(seed=seed, batch=rng.choice([10, 60]), memory_bytes=2**26, **sizes(seed))
+    written = target = 0
+    while world.acknowledged < 40:
+        target = min(40, target + rng.randint(5, 20))
+        world.files.crash_before = len(world.files.operations) + rng.randint(20, 400)
+        try:
+            if world.life is None:
+                world.start()
+            run_at_random(world, target, rng)
+            world.files.crash_before = None
+            written += world.life.engine.state_home.written_bytes if world.life is not None else 0
+            world.kill()
+        except PowerCut:
+            world.lose_power()
+    end(world)
+    assert written, "no state was on disk"
+
+
+def test_state_on_disk_survives_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint refers to the state on disk; after a kill nothing is replayed, and the state is there."""
+    monkeypatch.setattr(manager, "STATE_SHARE", 0.0)
+    world = World(batch=50, memory_bytes=2**26)
+    run_script(world, 6, checkpoint_every=1_000)
+    world.settle()
+    assert world.life is not None and world.life.engine.state_home.disk_bytes
+    assert world.checkpoint()
+    world.kill()
+    world.start()
+    assert world.life is not None and world.life.keeper.recovered.tuples == 0
+    assert world.life.engine.state_home.disk_bytes, "the state was replayed or lost"
+    run_script(world, 12)
+    world.finish()
 
 
 def test_queues_on_disk_survive_in_their_order() -> None:

@@ -124,6 +124,7 @@ class Life:
             spill=self.keeper.spill if any(s.overload == "spill" for s in self.network.streams) else None,
             memory_bytes=memory_bytes,
             log=self.keeper,
+            state_home=self.keeper.state_home,
         )
         self.keeper.attach(self.engine, event_time, self, self)
         self.histories = self.keeper.histories

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.schema import Schema
+from storage.block_ref import BlockRef
 from storage.manager import SavedBlock
 from storage.queue import ALL
-from storage.spill_files import BlockRef, SpillDamageError, SpillFiles
+from storage.spill_files import SpillDamageError, SpillFiles
 from storage.spilling import SpillingStorage
 from storage.train import Train, constant_ns
 from tests.crash.crash_files import CrashFiles

@@ -240,6 +240,42 @@ def durable(as_json: Json = False, quick: Quick = False) -> None:
 
 
 @bench.command()
+def state(
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help="aggregate, session, distinct, dedup, latest, join or top; repeatable. \\[default: all]"),
+    ] = None,
+    keys: Annotated[int | None, typer.Option(min=1_000, help="How many keys. \\[default: 10 million]")] = None,
+    memory: Annotated[str | None, typer.Option(help="The memory budget. \\[default: 64MiB]")] = None,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """Measure boxes with more keys than memory: resident size, answers, and speed against the same box in memory.
+
+    \b
+      aurorad bench state --case dedup --keys 1000000
+      aurorad bench state --quick
+
+    Every key comes twice, and every result is checked. All cases take some
+    minutes with ten million keys, and 3 GB of memory for the box in memory.
+
+    Exit codes: 0 measured, 1 an answer is wrong, 2 there is no such case.
+    """
+    from catalog.config.units import parse_size_bytes
+    from engine.lab.bench.state.bench import run
+    from engine.lab.bench.state.cases import CASES
+
+    if unknown := set(case or ()) - set(CASES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: a case is one of {', '.join(CASES)}")
+    try:
+        budget = None if memory is None else parse_size_bytes(memory)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    chosen = case or list(CASES)
+    take("state", quick, as_json, lambda o: run(o, keys, chosen, budget, lambda line: typer.echo(line, err=True)))
+
+
+@bench.command()
 def spark(
     case: Annotated[
         list[str] | None, typer.Option(help="push, sink, live or memory; repeatable. \\[default: all]")

@@ -24,6 +24,7 @@ from engine.daemon.durable.committer import Committer
 from engine.daemon.durable.cut import Cut, CutError, quiet
 from engine.daemon.durable.outbox import Outbox
 from engine.run.core import Engine
+from engine.run.state_home import StateHome
 from router.event_time import StreamClock
 from storage.checkpoint import CheckpointPart, Checkpoints
 from storage.log import Log
@@ -55,6 +56,7 @@ class Checkpointer:
         journal: Log,
         checkpoints: Checkpoints,
         spill: SpillFiles,
+        state_home: StateHome,
         committer: Committer,
         outboxes: Sequence[Outbox],
         *,
@@ -65,6 +67,7 @@ class Checkpointer:
         self._log = journal
         self._checkpoints = checkpoints
         self._spill = spill
+        self._state_home = state_home
         self._committer = committer
         self._outboxes = outboxes
         self._every_s = every_s
@@ -72,6 +75,7 @@ class Checkpointer:
         self.life = secrets.token_hex(6)  # names this process: see Cut
         self._one_at_a_time = Lock()
         self._stamps: dict[str, str] = {}
+        self._state_segments: dict[str, list[int]] = {}  # of the last checkpoint, by box
         self._wanted = Event()
         self._ended = Event()
         self._thread = Thread(target=self._run, name="aurorad-checkpoint", daemon=True)
@@ -153,15 +157,28 @@ class Checkpointer:
         self._persist(cut, parts)
         oldest = self._checkpoints.oldest_kept
         self._prune(cut.position if oldest is None else oldest)
-        self._spill.collect({n for facts in self._checkpoints.facts() for n in facts["spill"]})
+        self._collect()
 
     def _persist(self, cut: Cut, parts: Mapping[str, CheckpointPart]) -> None:
         """Write a cut to disk. Only after that may the log and the spill files before it be deleted."""
         self._spill.sync()
-        facts = {"spill": sorted({ref.segment for ref in cut.spilled})}
+        self._state_home.sync()
+        state = cut.state_segments(self._state_segments)
+        facts = {"spill": sorted({ref.segment for ref in cut.spilled}), "state": state}
         self._checkpoints.write(cut.position, parts, facts)
         self._stamps = {name: part.stamp for name, part in parts.items()}
+        self._state_segments = state
         self.position = cut.position
+
+    def _collect(self) -> None:
+        """Delete the files of queues and states that neither the engine nor a kept checkpoint needs."""
+        facts = self._checkpoints.facts()
+        self._spill.collect({n for kept in facts for n in kept["spill"]})
+        states: dict[str, set[int]] = {}
+        for kept in facts:
+            for box, segments in kept.get("state", {}).items():  # not in checkpoints of version 0.2
+                states.setdefault(box, set()).update(segments)
+        self._state_home.collect(states)
 
     def _rest(self) -> dict[str, Any]:
         """Return everything but boxes and queues."""

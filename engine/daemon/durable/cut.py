@@ -24,12 +24,12 @@ from catalog.network import Arc, BoxNode
 from engine.operators.boxes.base import BoxParameters
 from engine.run.core import Engine
 from engine.run.runtime import BoxRuntime
+from storage.block_ref import BlockRef
 from storage.checkpoint import CheckpointPart
 from storage.evolution import adapted, obstacles
 from storage.files import Bytes
 from storage.manager import ArcContent, SavedBlock
 from storage.spill_blocks import Block
-from storage.spill_files import BlockRef
 from storage.train import Train
 from storage.tree import encode_tree
 
@@ -66,16 +66,30 @@ class Cut:
         self._stamps = [self._stamp(r) for r in engine.runtimes]
         self.failure: Exception | None = None
         self._states: list[list[Bytes] | None] = [None] * len(engine.runtimes)
+        self._segments: dict[int, list[int]] = {}  # of the states on disk, by box that was copied
         engine.pool.before_plan = self.copy_before_plan
 
     def _stamp(self, runtime: BoxRuntime) -> str:
-        """Return a text that stays equal while the state cannot change. A box with time-outs may change by itself."""
-        moved: object = token_hex(6) if runtime.box.needs_clock else runtime.port_watermarks_ns
+        """Return a text that stays equal while the state cannot change. A box with time-outs, or with state on
+        disk, may change by itself."""
+        changes_unseen = runtime.box.needs_clock or (runtime.bounded is not None and runtime.state.divided is not None)
+        moved: object = token_hex(6) if changes_unseen else runtime.port_watermarks_ns
         return f"{self._life}:{runtime.calls}:{runtime.tuples_in}:{runtime.resets}:{moved}"
 
     @property
     def spilled(self) -> list[BlockRef]:
         return self._queues.refs
+
+    def state_segments(self, before: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """Return the segments of the states on disk, by the box's name. ``before``: those of the last checkpoint, for
+        boxes that have not run since. After ``parts``."""
+        found: dict[str, list[int]] = {}
+        for box, runtime in enumerate(self._engine.runtimes):
+            name = runtime.node.name
+            segments = self._segments[box] if box in self._segments else before.get(name, [])
+            if segments:
+                found[name] = segments
+        return found
 
     def release(self) -> None:
         """Stop copying states before plans."""
@@ -91,7 +105,9 @@ class Cut:
         with self._locks[box]:
             if self._states[box] is None:
                 try:
-                    self._states[box] = encode_tree(runtime_data(self._engine.runtimes[box]))
+                    data = runtime_data(self._engine.runtimes[box])
+                    self._segments[box] = sorted({ref.segment for ref in state_refs(data["state"])})
+                    self._states[box] = encode_tree(data)
                 except Exception as error:  # noqa: BLE001
                     # The caller may be a worker, which is not at fault: the checkpoint fails, not the box.
                     self._states[box] = []
@@ -132,6 +148,7 @@ def fingerprint(node: BoxNode) -> str:
 def _parameters_text(parameters: BoxParameters) -> str:
     fields = type(parameters).model_fields
     unused = {name for name in parameters.added if getattr(parameters, name) == fields[name].default}
+    unused.add("state")  # its limits say nothing about the state itself
     return parameters.model_dump_json(exclude=unused)
 
 
@@ -142,12 +159,23 @@ def runtime_data(runtime: BoxRuntime) -> dict[str, Any]:
         "state": runtime.box.snapshot(runtime.state),
         "tally": [tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors],
         "dropped": tally.dropped,
+        "waiting": tally.waiting,
+        "evicted": tally.evicted,
         "counts": [runtime.calls, runtime.tuples_in, runtime.cost_ns],
         "tuples_out": list(runtime.tuples_out),
         "train_counts": list(runtime.train_counts),
         "port_watermarks_ns": list(runtime.port_watermarks_ns),
         "watermark_ns": runtime.watermark_ns,
     }
+
+
+def state_refs(state: Any) -> list[BlockRef]:
+    """Return the blocks on disk that the state of a box refers to."""
+    if not isinstance(state, dict) or "divided" not in state:
+        return []
+    parts = state["divided"]["parts"]
+    blocks = [BlockRef(*ref) for part in parts for ref, _ in part["blocks"]]
+    return blocks + [BlockRef(*part["ref"]) for part in parts if part["ref"] is not None]
 
 
 def restore_runtime(runtime: BoxRuntime, data: Mapping[str, Any]) -> bool:
@@ -160,6 +188,7 @@ def restore_runtime(runtime: BoxRuntime, data: Mapping[str, Any]) -> bool:
     runtime.limit_calls(runtime.call_limits)
     tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors = data["tally"]
     tally.dropped = data.get("dropped", 0)  # not in checkpoints of version 0.2
+    tally.waiting, tally.evicted = data.get("waiting", 0), data.get("evicted", 0)  # nor these
     runtime.calls, runtime.tuples_in, runtime.cost_ns = data["counts"]
     runtime.tuples_out = list(data["tuples_out"])
     runtime.train_counts = list(data["train_counts"])

@@ -34,6 +34,7 @@ from engine.daemon.durable.recovery import Progress, Recovered, Recovery
 from engine.daemon.durable.restore import SavedState
 from engine.run.core import Engine
 from engine.run.open_state import BEGUN_ANEW, begin_anew, has_ended
+from engine.run.state_home import StateHome
 from router.event_time import EventTime
 from storage.admission import BatchNumber
 from storage.checkpoint import Checkpoints
@@ -79,6 +80,7 @@ class Keeper:
         self.log = Log(files)
         self.checkpoints = Checkpoints(files, lambda: self.checkpointer.pace())
         self.spill = SpillFiles(files, keep_dead=True)
+        self.state_home = StateHome(files)
         self.numbers = SourceNumbers(len(network.streams))
         self._format = DataFormat(files)
         self.outboxes = [Outbox(output, self._format) for output in network.outputs]
@@ -97,6 +99,7 @@ class Keeper:
             self.log,
             self.checkpoints,
             self.spill,
+            self.state_home,
             self.committer,
             self.outboxes,
             every_s=checkpoint_s,
@@ -152,6 +155,7 @@ class Keeper:
         self.spill.open(() if saved is None else spilled_refs(saved.queues))
         if saved is not None:
             saved.restore_engine(self._engine)
+        self.state_home.remove_unused()
         self._format.use(self.network, [outbox.output.name for outbox in self.outboxes if outbox.unread()])
         self._format.write()
         self.log.repair()
@@ -303,4 +307,5 @@ class Keeper:
         """Close the files and release the lock. Called when no history is read any more."""
         self.log.close()
         self.spill.close()
+        self.state_home.close()
         self._folder.release()

@@ -12,7 +12,7 @@ One module or folder for each command of ``aurorad bench``; each has ``run(optio
 
 - in memory: ``chain``, ``overhead`` (with ``overhead_by_policy``), ``explain``, ``window``, ``join``, ``nexmark/``
 - over sockets: ``sockets/`` (``socket`` and ``latency``), ``startup``, ``overload/``, ``promise/``
-- disk and Spark: ``durable/``, ``spark/``
+- disk and Spark: ``durable/``, ``state/``, ``spark/``
 - simulated: ``auto/``
 
 To add one: write ``NAME.py`` with ``run(options: Options) -> Iterator[Result]``. Yield one ``Result`` for each case,

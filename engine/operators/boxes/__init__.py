@@ -1,4 +1,4 @@
-"""The boxes: each module of this folder but ``base`` defines one ``Box``, whose kind is the name of the module.
+"""The boxes: each module of this folder but ``base`` and ``keyed`` defines one ``Box``; its kind is the module's name.
 
 A module is imported when its kind is first used, so a network of filters does not wait for the import of windows and
 joins.
@@ -14,10 +14,12 @@ from functools import cache
 
 from engine.operators.boxes.base import Box
 
+_NO_BOXES = ("base", "keyed")
+
 
 class _Kinds(Mapping[str, type[Box]]):
     def __init__(self) -> None:
-        self._names = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name != "base")
+        self._names = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name not in _NO_BOXES)
 
     def __getitem__(self, kind: str) -> type[Box]:
         if kind not in self._names:

@@ -64,6 +64,7 @@ and count windows; a sliding window of over a million panes; an input that has l
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -75,15 +76,18 @@ from catalog.config.units import Duration, PositiveDuration, Share
 from catalog.errors import BindError, BindErrors, ExpressionError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
-from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally, check_time
-from engine.operators.expressions import Scope
+from engine.operators.boxes.base import LOST_TIME, BoxParameters, Emit, Tally, check_time
+from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
+from engine.operators.expressions import Scope, Vector
 from engine.operators.expressions.aggregates.split import AggregatedExpression, split_aggregates
+from engine.operators.state.columns import vector_at
+from engine.operators.state.keys import KeyTable
 from engine.operators.windows.counted import CountWindows
 from engine.operators.windows.layout import BOUND_FIELDS, BOUNDS, SHARE_SEEN, WINDOW_TIME, WindowLayout
 from engine.operators.windows.panes import PaneWindows
 from engine.operators.windows.session import SessionWindows
 from engine.operators.windows.windows import LiveRows, Send, Windows
-from storage.train import NO_WATERMARK, Train
+from storage.train import NO_WATERMARK, Mask, Train
 
 if TYPE_CHECKING:
     from load_shedder.record.book import BoxLosses
@@ -134,7 +138,7 @@ class ApproximateParameters(BoxParameters):
         return self
 
 
-class AggregateParameters(BoxParameters):
+class AggregateParameters(KeyedParameters):
     window: WindowParameters = Parameter(description="one of tumbling, sliding, session and count")
     by: tuple[str, ...] = Parameter(default=(), description="fields of the key; without it one key for all tuples")
     select: dict[str, str] = Parameter(
@@ -160,7 +164,7 @@ class AggregateParameters(BoxParameters):
     )
 
 
-class Aggregate(Box):
+class Aggregate(KeyedBox):
     kind = "aggregate"
     dead_because = "their event time is NULL, or beyond every window"
     summary = "make one tuple of the tuples in each window and key"
@@ -206,6 +210,10 @@ class Aggregate(Box):
         if WINDOW_TIME in p.bounds and WINDOW_TIME not in select:
             self._time_out = WINDOW_TIME
         self._check_window()
+        # A time-out goes by the time of day, and the share that a window saw is that of all its keys.
+        self.is_divisible = bool(by) and p.timeout is None and not p.approximate
+        self.goes_by_train = p.emit == "update"
+        self.emits_at_once = p.window.count is not None or p.emit == "update"
         reach_ns = 2 * (p.window.tumbling or p.window.sliding or p.window.session or 0) + p.window.offset
         self._limit_ns = 2**63 - 1 - reach_ns
         return (self._layout.schema, schema)
@@ -321,6 +329,35 @@ class Aggregate(Box):
     def held_tuples(self, state: Windows) -> int:
         return 0 if self.parameters.emit == "update" else state.held_tuples  # an update is out already
 
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    def key_of(self, port: int, train: Train) -> list[Vector]:
+        return [vector_at(train, train.schema.index(field.name)) for field in self._layout.by]
+
+    def times_of(self, port: int, train: Train) -> Times:
+        return train.arrival_ns if self._time is None else train.columns[self._time]
+
+    def keys_in(self, state: Windows) -> KeyTable:
+        return state.keys
+
+    def last_ns(self, state: Windows) -> Times:
+        return state.last_ns()
+
+    def is_empty(self, state: Windows) -> bool:
+        return state.is_empty
+
+    def due_ns(self, state: Windows) -> int:
+        return state.due_ns()
+
+    def first_due_ns(self, low_ns: int) -> int:
+        return self._any_state.first_due_ns(low_ns)
+
+    @cached_property
+    def _any_state(self) -> Windows:
+        return self.new_state()
+
+    # -- the state ---------------------------------------------------------------------------------------------------
+
     def state_nbytes(self, state: Windows) -> int:
         return state.nbytes
 
@@ -330,8 +367,8 @@ class Aggregate(Box):
     def state_keys(self, state: Windows) -> int:
         return state.keys.count
 
-    def snapshot(self, state: Windows) -> dict[str, Any]:
-        return state.snapshot()
+    def snapshot_of(self, state: Windows, chosen: Mask | None) -> dict[str, Any]:
+        return state.snapshot(chosen)
 
     def restore(self, data: Any) -> Windows:
         state = self.new_state()
@@ -341,7 +378,7 @@ class Aggregate(Box):
     # -- work --------------------------------------------------------------------------------------------------------
 
     def run(self, state: Windows, port: int, train: Train, emit: Emit, tally: Tally) -> None:
-        times_ns = train.arrival_ns if self._time is None else train.columns[self._time]
+        times_ns = self.times_of(port, train)
         low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
         null = self._time is not None and train.null_mask(self._time) is not None
         if null or low_ns < max(state.late_below_ns, -self._limit_ns) or high_ns > self._limit_ns:

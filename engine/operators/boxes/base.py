@@ -56,7 +56,9 @@ class BoxParameters(BaseModel):
 class Tally:
     """What happened to the tuples that a box took and did not emit. Written by the worker that runs the box."""
 
-    __slots__ = ("absorbed", "dead", "dropped", "filtered", "late", "late_by_ns", "null_errors")
+    __slots__ = (
+        "absorbed", "dead", "dropped", "evicted", "filtered", "late", "late_by_ns", "null_errors", "waiting",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.filtered = 0  # dropped on purpose
@@ -65,6 +67,8 @@ class Tally:
         self.late_by_ns = 0  # the most that one of them was behind the watermark
         self.dead = 0  # could not be processed
         self.dropped = 0  # of the absorbed: were still in a window when the daemon stopped, which dropped them
+        self.waiting = 0  # taken and not processed yet: they wait for state on disk
+        self.evicted = 0  # keys that were forgotten because of a limit of the state; these are not tuples
         self.null_errors = 0  # overflows and divisions by zero that became NULL; these are not tuples
 
     def add_late(self, tuples: int, by_ns: int) -> None:

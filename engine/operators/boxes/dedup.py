@@ -22,26 +22,30 @@ from pydantic import Field as Parameter
 from catalog.config.units import PositiveDuration
 from catalog.loss import UnderLoss
 from catalog.schema import Schema
-from engine.operators.boxes.base import Box, BoxParameters, Emit, Tally, check_time, fields_of
-from engine.operators.state.columns import Numbers
+from engine.operators.boxes.base import Emit, Tally, check_time, fields_of
+from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
+from engine.operators.expressions import Vector
+from engine.operators.state.columns import Numbers, vector_at
+from engine.operators.state.keys import KeyTable
 from engine.operators.state.last_times import LastTimes
 from engine.operators.state.order import ByKey, Ranked, reachable
 from engine.operators.state.time_index import shifted
-from storage.train import NO_WATERMARK, Train
+from storage.train import NO_WATERMARK, Mask, Train
 
 
-class DedupParameters(BoxParameters):
+class DedupParameters(KeyedParameters):
     by: list[str] = Parameter(min_length=1, description="fields of the key")
     within: PositiveDuration = Parameter(description="event time from a tuple that passed to the next that may pass")
 
 
-class Dedup(Box):
+class Dedup(KeyedBox):
     kind = "dedup"
     summary = "drop a tuple if one with the same key passed shortly before"
     parameters_model = DedupParameters
     typical_cost_ns = (90_000.0, 60.0)
     is_selective = True
     needs_time = True
+    emits_at_once = True
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         check_time("dedup", times, inputs)
@@ -62,7 +66,7 @@ class Dedup(Box):
     def run(self, state: LastTimes, port: int, train: Train, emit: Emit, tally: Tally) -> None:
         within_ns = self.parameters.within
         numbers = state.numbers(train)
-        times = train.arrival_ns if self._time is None else train.columns[self._time]
+        times = self.times_of(port, train)
         last = state.last(numbers)
         # A row too close to the last that passed before this train can be dropped at once. Look at the others.
         open_rows = np.flatnonzero((last == NO_WATERMARK) | (times >= shifted(last, within_ns)))
@@ -84,14 +88,33 @@ class Dedup(Box):
         state.watermark_ns = watermark_ns
         state.forget()
 
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    def key_of(self, port: int, train: Train) -> list[Vector]:
+        return [vector_at(train, column) for column in self._by]
+
+    def times_of(self, port: int, train: Train) -> Numbers:
+        return train.arrival_ns if self._time is None else train.columns[self._time]
+
+    def keys_in(self, state: LastTimes) -> KeyTable:
+        return state.keys
+
+    def last_ns(self, state: LastTimes) -> Numbers:
+        return state.times[: state.keys.count]
+
+    def is_empty(self, state: LastTimes) -> bool:
+        return not state.live().shape[0]
+
+    # -- the state ---------------------------------------------------------------------------------------------------
+
     def state_nbytes(self, state: LastTimes) -> int:
         return state.nbytes
 
     def state_keys(self, state: LastTimes) -> int:
         return state.keys.count
 
-    def snapshot(self, state: LastTimes) -> dict[str, Any]:
-        return state.snapshot(state.live())
+    def snapshot_of(self, state: LastTimes, chosen: Mask | None) -> dict[str, Any]:
+        return state.snapshot(state.live(chosen))
 
     def restore(self, data: Any) -> LastTimes:
         state = self.new_state()

@@ -48,17 +48,21 @@ from pydantic import Field as Parameter
 from catalog.errors import BindError, BindErrors
 from catalog.loss import UnderLoss
 from catalog.schema import Schema
-from engine.operators.boxes.base import LOST_TIME, Box, BoxParameters, Emit, Tally, check_time
+from engine.operators.bounded.waiting import NEVER_NS
+from engine.operators.boxes.base import LOST_TIME, Emit, Tally, check_time
+from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
+from engine.operators.expressions import Vector
 from engine.operators.joins.held import JoinState
 from engine.operators.joins.on import LEFT, RIGHT, Band, Within, combined, parse_on
 from engine.operators.joins.pairs import MAX_PAIRS, Pairs, Selection, blocks
 from engine.operators.joins.side import Side
 from engine.operators.state.columns import Numbers
+from engine.operators.state.keys import KeyTable
 from engine.operators.state.time_index import MAX_NS, Chunk, Needles, clamped, shifted
-from storage.train import END_WATERMARK, NO_WATERMARK, Train
+from storage.train import END_WATERMARK, NO_WATERMARK, Mask, Train
 
 
-class JoinParameters(BoxParameters):
+class JoinParameters(KeyedParameters):
     added: ClassVar[frozenset[str]] = frozenset({"order"})
 
     on: str | None = Parameter(default=None, description="boolean SQL expression over l.field and r.field")
@@ -77,7 +81,7 @@ class JoinParameters(BoxParameters):
     )
 
 
-class Join(Box):
+class Join(KeyedBox):
     kind = "join"
     summary = "pair the tuples of two inputs that are close in time and meet a condition; as-of join"
     parameters_model = JoinParameters
@@ -113,6 +117,8 @@ class Join(Box):
         self._pairs = Pairs(selection, condition.residual)
         self._band = p.within or Band(2**63 - 1, 0)
         self._is_ordered = p.order is not None and not p.asof
+        self.is_divisible = bool(condition.types) and not self._is_ordered
+        self.emits_at_once = not p.asof
         self._set_time(times, selection)
         return (selection.schema,)
 
@@ -174,6 +180,44 @@ class Join(Box):
 
     def out_watermark_ns(self, state: JoinState, watermark_ns: int) -> int:
         return clamped(watermark_ns - self._delay_ns)
+
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    def key_of(self, port: int, train: Train) -> list[Vector]:
+        side = self._sides[port]
+        return side.key_of(side.kept(train))
+
+    def times_of(self, port: int, train: Train) -> Numbers:
+        side = self._sides[port]
+        return side.times(side.kept(train))
+
+    def keys_in(self, state: JoinState) -> KeyTable:
+        return state.keys
+
+    def last_ns(self, state: JoinState) -> Numbers:
+        return state.last_ns()
+
+    def is_empty(self, state: JoinState) -> bool:
+        return state.is_empty
+
+    def due_ns(self, state: JoinState) -> int:
+        """Only tuples that come out without a partner, or with the latest one, come out by themselves."""
+        return min(
+            [state.sides[side].index.first_ns + delay_ns + 1 for side, delay_ns in self._due_after_ns.items()],
+            default=NEVER_NS,
+        )
+
+    def first_due_ns(self, low_ns: int) -> int:
+        return min([low_ns + delay_ns + 1 for delay_ns in self._due_after_ns.values()], default=NEVER_NS)
+
+    @property
+    def _due_after_ns(self) -> dict[int, int]:
+        """By side whose tuples come out by themselves: how long after the watermark has passed them."""
+        if self.parameters.asof:
+            return {0: 0}
+        return {side: ns for side, ns in enumerate((self._band.after_ns, self._band.before_ns)) if self._outer[side]}
+
+    # -- the state ---------------------------------------------------------------------------------------------------
 
     def new_state(self) -> JoinState:
         state = JoinState(self._sides, self._key_types, is_ordered=self._is_ordered)
@@ -297,8 +341,8 @@ class Join(Box):
     def state_keys(self, state: JoinState) -> int:
         return state.keys.count
 
-    def snapshot(self, state: JoinState) -> dict[str, Any]:
-        return state.snapshot()
+    def snapshot_of(self, state: JoinState, chosen: Mask | None) -> dict[str, Any]:
+        return state.snapshot(chosen)
 
     def restore(self, data: Any) -> JoinState:
         state = self.new_state()

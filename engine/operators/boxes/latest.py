@@ -22,8 +22,11 @@ from pydantic import Field as Parameter
 from catalog.config.units import PositiveDuration
 from catalog.loss import UnderLoss
 from catalog.schema import Schema
-from engine.operators.boxes.base import Box, BoxParameters, Emit, Tally, check_time, fields_of
-from engine.operators.state.columns import START, Numbers, fitted, renumbered
+from engine.operators.boxes.base import Emit, Tally, check_time, fields_of
+from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
+from engine.operators.expressions import Vector
+from engine.operators.state.columns import START, Numbers, fitted, renumbered, vector_at
+from engine.operators.state.keys import KeyTable
 from engine.operators.state.last_times import LastTimes
 from engine.operators.state.order import ByKey, running_max
 from engine.operators.state.plain import pack, unpack
@@ -31,7 +34,7 @@ from engine.operators.state.rows import RowStore
 from storage.train import NO_WATERMARK, Mask, Train
 
 
-class LatestParameters(BoxParameters):
+class LatestParameters(KeyedParameters):
     by: list[str] = Parameter(description="fields of the key; [] for one key")
     changes: list[str] | None = Parameter(default=None, description="fields to compare; without it all others")
     forget: PositiveDuration | None = Parameter(
@@ -66,12 +69,13 @@ class LatestState:
             self.row_of[used] = np.searchsorted(rows, self.row_of.take(used))
 
 
-class Latest(Box):
+class Latest(KeyedBox):
     kind = "latest"
     summary = "pass a tuple when it changes the last row of its key"
     parameters_model = LatestParameters
     typical_cost_ns = (120_000.0, 60.0)
     needs_time = True
+    emits_at_once = True
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         p: LatestParameters = self.parameters
@@ -83,6 +87,8 @@ class Latest(Box):
             compared = tuple(i for i in range(len(schema)) if i not in self._by and i != self._time)
         else:
             compared = fields_of(schema, p.changes, "changes")
+        self.is_divisible = bool(p.by)
+        self.goes_by_train = p.forget is not None  # the watermark says whether a key is forgotten
         self._compared = schema.select(schema.names[i] for i in compared)
         return inputs
 
@@ -99,8 +105,7 @@ class Latest(Box):
         by_key = ByKey(state.seen.numbers(train))
         keys = by_key.keys.take(by_key.starts)
         known_rows, known_times = state.rows_of(keys), state.seen.last(keys)
-        arrivals_or_times = train.arrival_ns if self._time is None else train.columns[self._time]
-        times = arrivals_or_times.take(by_key.order)
+        times = self.times_of(port, train).take(by_key.order)
         current = (times == running_max(by_key, times)) & (times >= known_times.take(by_key.segment))
         at = np.flatnonzero(current)
         segment = by_key.segment.take(at)
@@ -127,14 +132,33 @@ class Latest(Box):
         state.seen.watermark_ns = watermark_ns
         state.forget()
 
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    def key_of(self, port: int, train: Train) -> list[Vector]:
+        return [vector_at(train, column) for column in self._by]
+
+    def times_of(self, port: int, train: Train) -> Numbers:
+        return train.arrival_ns if self._time is None else train.columns[self._time]
+
+    def keys_in(self, state: LatestState) -> KeyTable:
+        return state.seen.keys
+
+    def last_ns(self, state: LatestState) -> Numbers:
+        return state.seen.times[: state.seen.keys.count]
+
+    def is_empty(self, state: LatestState) -> bool:
+        return not state.seen.live().shape[0]
+
+    # -- the state ---------------------------------------------------------------------------------------------------
+
     def state_nbytes(self, state: LatestState) -> int:
         return state.seen.nbytes + state.store.nbytes + state.row_of.nbytes
 
     def state_keys(self, state: LatestState) -> int:
         return state.seen.keys.count
 
-    def snapshot(self, state: LatestState) -> dict[str, Any]:
-        live = state.seen.live()
+    def snapshot_of(self, state: LatestState, chosen: Mask | None) -> dict[str, Any]:
+        live = state.seen.live(chosen)
         return {"seen": state.seen.snapshot(live), "rows": pack(state.store.train(state.row_of.take(live)))}
 
     def restore(self, data: Any) -> LatestState:

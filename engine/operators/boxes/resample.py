@@ -35,20 +35,22 @@ from pydantic import Field as Parameter
 from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
-from engine.operators.boxes.base import Box, BoxParameters, Emit, Tally, check_time, fields_of
+from engine.operators.boxes.base import Emit, Tally, check_time, fields_of
+from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
 from engine.operators.expressions import Vector
 from engine.operators.joins.held import HeldSide, JoinState
 from engine.operators.joins.on import LEFT, RIGHT, Band, Within, combined, parse_on
 from engine.operators.joins.pairs import MAX_PAIRS
 from engine.operators.joins.side import Side
 from engine.operators.state.columns import Numbers
+from engine.operators.state.keys import KeyTable
 from engine.operators.state.time_index import Chunk, Needles, clamped, shifted
-from storage.train import Train, tidy_valid
+from storage.train import Mask, Train, tidy_valid
 
 Floats = npt.NDArray[np.float64]
 
 
-class ResampleParameters(BoxParameters):
+class ResampleParameters(KeyedParameters):
     fields: list[str] = Parameter(min_length=1, description="fields of the right input")
     method: Literal["previous", "linear", "mean"] = Parameter(
         default="previous", description="how the value at the time of the left tuple is found"
@@ -57,7 +59,7 @@ class ResampleParameters(BoxParameters):
     within: Within = Parameter(description="how far to look: 1s, or {before: 5s, after: 0s}")
 
 
-class Resample(Box):
+class Resample(KeyedBox):
     kind = "resample"
     summary = "give each left tuple the right values at its time: previous, linear, or the mean of a band"
     parameters_model = ResampleParameters
@@ -82,6 +84,7 @@ class Resample(Box):
             )
         fields_of(right, p.fields, "fields")
         self._key_types = condition.types
+        self.is_divisible = bool(condition.types)
         self._sides = (
             Side(LEFT, left, times[0], condition.left, [LEFT + name for name in left.names]),
             Side(RIGHT, right, times[1], condition.right, [RIGHT + name for name in p.fields]),
@@ -107,6 +110,33 @@ class Resample(Box):
 
     def out_watermark_ns(self, state: JoinState, watermark_ns: int) -> int:
         return clamped(watermark_ns - self._band.after_ns)
+
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    def key_of(self, port: int, train: Train) -> list[Vector]:
+        side = self._sides[port]
+        return side.key_of(side.kept(train))
+
+    def times_of(self, port: int, train: Train) -> Numbers:
+        side = self._sides[port]
+        return side.times(side.kept(train))
+
+    def keys_in(self, state: JoinState) -> KeyTable:
+        return state.keys
+
+    def last_ns(self, state: JoinState) -> Numbers:
+        return state.last_ns()
+
+    def is_empty(self, state: JoinState) -> bool:
+        return state.is_empty
+
+    def due_ns(self, state: JoinState) -> int:
+        return state.sides[0].index.first_ns + self._band.after_ns + 1
+
+    def first_due_ns(self, low_ns: int) -> int:
+        return low_ns + self._band.after_ns + 1
+
+    # -- the state ---------------------------------------------------------------------------------------------------
 
     def new_state(self) -> JoinState:
         return JoinState(self._sides, self._key_types)
@@ -199,8 +229,8 @@ class Resample(Box):
     def state_keys(self, state: JoinState) -> int:
         return state.keys.count
 
-    def snapshot(self, state: JoinState) -> dict[str, Any]:
-        return state.snapshot()
+    def snapshot_of(self, state: JoinState, chosen: Mask | None) -> dict[str, Any]:
+        return state.snapshot(chosen)
 
     def restore(self, data: Any) -> JoinState:
         state = self.new_state()

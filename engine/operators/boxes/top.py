@@ -32,9 +32,9 @@ from catalog.config.units import PositiveDuration
 from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
+from engine.operators.bounded.waiting import NEVER_NS
 from engine.operators.boxes.base import (
     LOST_TIME,
-    Box,
     BoxParameters,
     Emit,
     Tally,
@@ -42,7 +42,8 @@ from engine.operators.boxes.base import (
     compile_parameter,
     fields_of,
 )
-from engine.operators.expressions import Scope
+from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
+from engine.operators.expressions import Scope, Vector
 from engine.operators.state.columns import START, Numbers, fitted, vector_at
 from engine.operators.state.keys import KeyTable, group_keys
 from engine.operators.state.order import ByKey, sortable
@@ -70,7 +71,7 @@ class TopWindow(BoxParameters):
         return self
 
 
-class TopParameters(BoxParameters):
+class TopParameters(KeyedParameters):
     n: int = Parameter(gt=0, le=1_000_000, description="how many tuples of each window and key come out")
     of: str = Parameter(description="SQL expression by which tuples are ranked: a number or a timestamp")
     window: TopWindow = Parameter(description="tumbling or count")
@@ -105,7 +106,7 @@ class TopState:
             self.candidates[3] = np.searchsorted(rows, self.candidates[3])
 
 
-class Top(Box):
+class Top(KeyedBox):
     kind = "top"
     summary = "pass the n highest tuples of each window and key"
     parameters_model = TopParameters
@@ -121,6 +122,7 @@ class Top(Box):
             check_time("top", times, inputs)
         self._time = None if not times[0] else schema.index(times[0])
         self._by = fields_of(schema, p.by, "by")
+        self.is_divisible, self.emits_at_once = bool(p.by), p.window.count is not None
         self._of = compile_parameter(p.of, schema, ("of",))
         if self._of.type in (Type.STRING, Type.BOOLEAN):
             raise BindError(f"top ranks numbers and timestamps, not {self._of.type}", ("of",))
@@ -157,6 +159,36 @@ class Top(Box):
         """Return the start of the first open window: its tuples are still to come out."""
         return watermark_ns if self._size_ns is None else watermark_ns // self._size_ns * self._size_ns
 
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    def key_of(self, port: int, train: Train) -> list[Vector]:
+        return [vector_at(train, column) for column in self._by]
+
+    def times_of(self, port: int, train: Train) -> Numbers:
+        return train.arrival_ns if self._time is None else train.columns[self._time]
+
+    def keys_in(self, state: TopState) -> KeyTable:
+        return state.keys
+
+    def last_ns(self, state: TopState) -> Numbers:
+        last_ns = np.full(state.keys.count, NO_WATERMARK)
+        rows = state.store.train(state.candidates[3])
+        np.maximum.at(last_ns, state.candidates[1], self.times_of(0, rows))
+        return last_ns
+
+    def is_empty(self, state: TopState) -> bool:
+        return not state.candidates.shape[1] and (self._size_ns is not None or not state.keys.count)
+
+    def due_ns(self, state: TopState) -> int:
+        if self._size_ns is None or not state.candidates.shape[1]:
+            return NEVER_NS
+        return (state.first_window + 1) * self._size_ns
+
+    def first_due_ns(self, low_ns: int) -> int:
+        return NEVER_NS if self._size_ns is None else (low_ns // self._size_ns + 1) * self._size_ns
+
+    # -- the state ---------------------------------------------------------------------------------------------------
+
     def new_state(self) -> TopState:
         return TopState(self._schema, group_keys([self._schema.fields[c] for c in self._by]))
 
@@ -171,7 +203,7 @@ class Top(Box):
         scope = Scope(train)
         scores = self._of.evaluate(scope)
         tally.null_errors += scope.null_errors
-        keys = state.keys.numbers([vector_at(train, c) for c in self._by], train.count)
+        keys = state.keys.numbers(self.key_of(port, train), train.count)
         windows = self._windows_of(train) if self._size_ns is not None else self._count(state, keys)
         places = sortable(scores)
         if self.parameters.order == "desc":
@@ -193,11 +225,8 @@ class Top(Box):
         assert isinstance(count, int)
         return count
 
-    def _times(self, train: Train) -> Numbers:
-        return train.arrival_ns if self._time is None else train.columns[self._time]
-
     def _windows_of(self, train: Train) -> Numbers:
-        windows: Numbers = np.floor_divide(self._times(train), self._size_ns or 1)
+        windows: Numbers = np.floor_divide(self.times_of(0, train), self._size_ns or 1)
         return windows
 
     def _not_late(self, state: TopState, train: Train, tally: Tally) -> Train:
@@ -205,7 +234,7 @@ class Top(Box):
             return train
         in_time = train.where(self._windows_of(train) >= state.watermark_ns // (self._size_ns or 1))
         if in_time.count < train.count:
-            tally.add_late(train.count - in_time.count, state.watermark_ns - int(self._times(train).min()))
+            tally.add_late(train.count - in_time.count, state.watermark_ns - int(self.times_of(0, train).min()))
         return in_time
 
     def _count(self, state: TopState, keys: Numbers) -> Numbers:
@@ -295,14 +324,17 @@ class Top(Box):
     def state_keys(self, state: TopState) -> int:
         return state.keys.count
 
-    def snapshot(self, state: TopState) -> dict[str, Any]:
-        by_arrival = np.argsort(state.candidates[3])
+    def snapshot_of(self, state: TopState, chosen: Mask | None) -> dict[str, Any]:
+        candidates = state.candidates if chosen is None else state.candidates[:, chosen.take(state.candidates[1])]
+        by_arrival = np.argsort(candidates[3])
         keys = np.arange(state.keys.count) if self._size_ns is None else np.empty(0, np.int64)
+        if chosen is not None and keys.shape[0]:
+            keys = np.flatnonzero(chosen[:-1])
         return {
             "watermark_ns": state.watermark_ns,
-            "rows": pack(state.store.train(state.candidates[3].take(by_arrival))),
-            "windows": state.candidates[0].take(by_arrival),
-            "places": state.candidates[2].take(by_arrival),
+            "rows": pack(state.store.train(candidates[3].take(by_arrival))),
+            "windows": candidates[0].take(by_arrival),
+            "places": candidates[2].take(by_arrival),
             "counted": state.keys.snapshot(keys),
             "counts": state.counts.take(keys),
         }
@@ -315,7 +347,7 @@ class Top(Box):
         state.counts[keys] = data["counts"]
         train = unpack(self._schema, data["rows"])
         if train.count:
-            keys = state.keys.numbers([vector_at(train, c) for c in self._by], train.count)
+            keys = state.keys.numbers(self.key_of(0, train), train.count)
             windows = np.asarray(data["windows"], np.int64)
             state.candidates = np.stack(
                 [windows, keys, np.asarray(data["places"], np.int64), state.store.append(train)]

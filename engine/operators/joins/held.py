@@ -16,7 +16,7 @@ from engine.operators.state.ordered_inputs import OrderedInputs
 from engine.operators.state.plain import pack, unpack
 from engine.operators.state.time_index import Chunk
 from engine.operators.state.timed_rows import TimedRows
-from storage.train import NO_WATERMARK, Train
+from storage.train import NO_WATERMARK, Mask, Train
 
 
 class HeldSide(TimedRows):
@@ -38,8 +38,8 @@ class HeldSide(TimedRows):
         """Return the event times of stored rows."""
         return self.side.times(self.store.train(rows))
 
-    def snapshot(self) -> dict[str, Any]:
-        rows = self.index.rows()
+    def snapshot(self, chosen: Mask | None) -> dict[str, Any]:
+        rows = self.index.rows(chosen)
         return {"rows": pack(self.store.train(rows)), "flags": self.store.flags.take(rows)}
 
     def restore(self, data: dict[str, Any], keys: KeyTable) -> None:
@@ -92,9 +92,19 @@ class JoinState:
             for held in self.sides:
                 held.index.renumber_keys(remap)
 
-    def snapshot(self) -> dict[str, Any]:
+    @property
+    def is_empty(self) -> bool:
+        return not any(held.index.live for held in self.sides)
+
+    def last_ns(self) -> Numbers:
+        """Return the highest event time of each key, by its number."""
+        left, right = (held.index.last_times(self.keys.count) for held in self.sides)
+        return np.maximum(left, right)
+
+    def snapshot(self, chosen: Mask | None = None) -> dict[str, Any]:
+        """Return the state of the chosen keys; None stands for all."""
         waiting = {} if self.waiting is None else {"waiting": self.waiting.snapshot()}
-        return {"watermark_ns": self.watermark_ns, "sides": [held.snapshot() for held in self.sides], **waiting}
+        return {"watermark_ns": self.watermark_ns, "sides": [held.snapshot(chosen) for held in self.sides], **waiting}
 
     def restore(self, data: dict[str, Any]) -> None:
         self.watermark_ns = int(data["watermark_ns"])

@@ -11,7 +11,7 @@ from catalog.schema import Schema
 from engine.operators.state.columns import START, Numbers, fitted, renumbered, vector_at
 from engine.operators.state.keys import group_keys
 from engine.operators.state.time_index import clamped
-from storage.train import NO_WATERMARK, Train
+from storage.train import NO_WATERMARK, Mask, Train
 
 _CHECK = 4_096  # keys before it pays to look for those that have passed
 
@@ -76,10 +76,12 @@ class LastTimes:
 
     # -- as plain data -----------------------------------------------------------------------------------------------
 
-    def live(self) -> Numbers:
-        """Return the numbers of keys that count as seen."""
-        times = self.last(np.arange(self.keys.count))
-        return np.flatnonzero(times != NO_WATERMARK)
+    def live(self, chosen: Mask | None = None) -> Numbers:
+        """Return the numbers of keys that count as seen, of all keys or of the chosen ones."""
+        live = self.last(np.arange(self.keys.count)) != NO_WATERMARK
+        if chosen is not None:
+            live &= chosen[: self.keys.count]
+        return np.flatnonzero(live)
 
     def snapshot(self, live: Numbers) -> dict[str, Any]:
         return {

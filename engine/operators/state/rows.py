@@ -43,7 +43,9 @@ class RowStore:
     def nbytes(self) -> int:
         total = self._arrival_ns.nbytes + self.flags.nbytes + sum(c.nbytes for c in self._columns)
         total += sum(v.nbytes for v in self._valid if v is not None)
-        return total + sum(s.nbytes for s in self._strings if s is not None)
+        total += sum(s.nbytes for s in self._strings if s is not None)
+        # The pool of a stream counts too: the rows may be the last that hold it.
+        return total + sum(p.nbytes for p, s in zip(self._pools, self._strings, strict=True) if p and s is None)
 
     # -- in ----------------------------------------------------------------------------------------------------------
 

@@ -140,6 +140,11 @@ class TimeIndex:
     def nbytes(self) -> int:
         return sum(c.nbytes for c in self._chunks)
 
+    @property
+    def first_ns(self) -> int:
+        """The lowest time of a row; above all times when there is none."""
+        return min([int(c.times[c.start]) for c in self._chunks], default=2**63)
+
     def insert(self, chunk: Chunk) -> None:
         """Take in a train's rows, and merge chunks of like length."""
         tail = [chunk]
@@ -239,9 +244,21 @@ class TimeIndex:
         times, keys = np.concatenate([c.times for c in gone]), np.concatenate([c.keys for c in gone])
         return Chunk(times.take(by_arrival), rows.take(by_arrival), keys.take(by_arrival) if keys.shape[0] else keys)
 
-    def rows(self) -> Numbers:
-        """Return the rows that are still here, ascending."""
-        return np.sort(np.concatenate([_NONE, *[c.rows[c.start :] for c in self._chunks]]))
+    def rows(self, chosen: npt.NDArray[np.bool_] | None = None) -> Numbers:
+        """Return the rows that are still here, ascending; only those of the keys that are chosen, if given."""
+        rows = [c.rows[c.start :] for c in self._chunks]
+        if chosen is not None:
+            rows = [r[chosen.take(c.keys[c.start :])] for r, c in zip(rows, self._chunks, strict=True)]
+        return np.sort(np.concatenate([_NONE, *rows]))
+
+    def last_times(self, count: int) -> Numbers:
+        """Return the highest time of each of ``count`` keys, the lowest of all for a key without rows."""
+        last = np.full(count, MIN_NS)
+        for c in self._chunks:
+            keys = c.keys[c.start :]
+            there = np.flatnonzero(keys >= 0)
+            np.maximum.at(last, keys.take(there), c.times[c.start :].take(there))
+        return last
 
     def keys(self) -> Numbers:
         """Return the keys that are still here, ascending, each once, without -1."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.operators.bounded.waiting import NEVER_NS
 from engine.operators.state.columns import Numbers
 from engine.operators.windows.gather import gather
 from engine.operators.windows.groups import Gathered, Groups
@@ -117,6 +118,24 @@ class PaneWindows(Windows):
         saw, would = before.take(ends[1], axis=1) - before.take(ends[0], axis=1)
         shares: npt.NDArray[np.float64] = np.divide(saw, would, out=np.ones(starts.shape[0]), where=would > saw)
         return shares.take(where)
+
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    def last_of(self, groups: Groups, slots: Numbers) -> Numbers:
+        height = next(n for n, level in enumerate(self.levels) if level.groups is groups)
+        return ((groups.pane.take(slots) + 1) << height) * self.pane_ns + self.offset_ns - 1
+
+    def due_ns(self) -> int:
+        pane = self.levels[0].first_pane
+        return NEVER_NS if pane is None else self._first_end_ns(pane, self._first_window)
+
+    def first_due_ns(self, low_ns: int) -> int:
+        return self._first_end_ns((low_ns - self.offset_ns) // self.pane_ns, -(2**63))
+
+    def _first_end_ns(self, pane: int, first_window: int) -> int:
+        """Return the end of the first open window with this pane."""
+        window = max(first_window, -((self.size - 1 - pane) // self.step))
+        return (window * self.step + self.size) * self.pane_ns + self.offset_ns
 
     # -- windows close -----------------------------------------------------------------------------------------------
 

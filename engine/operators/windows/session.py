@@ -81,6 +81,12 @@ class SessionWindows(Windows):
         if ready.any():
             self._close(slots[ready], send)
 
+    def due_ns(self) -> int:
+        return self._timers.first_ns
+
+    def first_due_ns(self, low_ns: int) -> int:
+        return low_ns + self.gap_ns
+
     def reach(self, start_ns: Numbers, end_ns: Numbers) -> tuple[Numbers, Numbers]:
         """Include the gap before the first tuple: a tuple there would have begun the session earlier."""
         return start_ns - self.gap_ns + 1, end_ns

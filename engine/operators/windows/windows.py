@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.schema import Field, Type
+from engine.operators.bounded.waiting import NEVER_NS
 from engine.operators.expressions import Vector
 from engine.operators.state.columns import START, Numbers
 from engine.operators.state.distinct import values_of
@@ -146,11 +147,41 @@ class Windows(ABC):
         """Return the numbers of the keys that have a group, ascending, each once."""
         return distinct_numbers(np.concatenate([groups.key.take(groups.live_slots()) for groups in self.tables()]))
 
+    # -- the state by key --------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(groups.live for groups in self.tables())
+
+    def last_ns(self) -> Numbers:
+        """Return the event time at which each key was last seen, by its number."""
+        last_ns = np.full(self.keys.count, NO_WATERMARK)
+        for groups in self.tables():
+            slots = groups.live_slots()
+            np.maximum.at(last_ns, groups.key.take(slots), self.last_of(groups, slots))
+        return last_ns
+
+    def last_of(self, groups: Groups, slots: Numbers) -> Numbers:
+        """Return the event time of the last tuple in each of these groups, or about that."""
+        return groups.last_ns.take(slots)
+
+    def due_ns(self) -> int:
+        """Return the lowest watermark at which a window may close."""
+        return NEVER_NS
+
+    def first_due_ns(self, low_ns: int) -> int:
+        """Return the lowest watermark at which a window with a tuple of this event time closes."""
+        return NEVER_NS
+
     # -- plain data --------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, chosen: Mask | None = None) -> dict[str, Any]:
+        """Return the state of the chosen keys; None stands for all."""
         tables = [(groups, groups.live_slots()) for groups in self.tables()]
         numbers = self._live_keys()
+        if chosen is not None:
+            tables = [(groups, slots[chosen.take(groups.key.take(slots))]) for groups, slots in tables]
+            numbers = numbers[chosen.take(numbers)]
         saved = []
         for groups, slots in tables:
             data = groups.snapshot(slots)
