@@ -13,7 +13,7 @@ queues and more misses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,14 @@ def arrived_before(arc: ArcState, time_ns: int) -> int:
         count += 1 + (entry.tuples - 1) * (time_ns - first_ns) // (last_ns - first_ns)
         break
     return count
+
+
+def arrival_times_ns(arc: ArcState) -> Iterator[int]:
+    """Yield when each tuple on an arc arrived, the oldest first. A train's tuples count as evenly spaced."""
+    for entry in arc.entries:
+        first_ns, rest = entry.first_arrival_ns, max(1, entry.tuples - 1)
+        span_ns = 2 * (entry.mean_arrival_ns - first_ns)
+        yield from (first_ns + span_ns * i // rest for i in range(entry.tuples))
 
 
 def nth_arrival_ns(arc: ArcState, number: int) -> int:

@@ -10,13 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush, merge
+from itertools import islice, repeat
 
 from scheduler.costs import predict
 from scheduler.plan import Plan, Step
 from scheduler.state import SchedulerState
-from scheduler.trains import arrived_before, nth_arrival_ns
+from scheduler.trains import arrival_times_ns, arrived_before, nth_arrival_ns
 from storage.queue import ALL
 
 STEPS_AT_MOST = 1_024
@@ -118,15 +119,27 @@ def segment_plan(state: SchedulerState, box: int, segment: Sequence[int]) -> Pla
 
 
 def line_plan(state: SchedulerState, boxes: Sequence[int]) -> Plan:
-    """Run a part of the line. It takes the oldest tuples of all its arcs, up to one time, as from one queue."""
+    """Run a part of the line. It takes the oldest tuples of all its arcs, up to one time, as from one queue. A count of
+    tuples is a count over all arcs."""
     plan = _cheapest(state, boxes)
     limits = {a: step.tuples for step in plan.claims for a in state.network.boxes[step.box].in_arcs}
+    if state.settings.train.kind == "tuples":
+        return Plan(plan.steps, oldest_tuples(state, limits, int(state.settings.train.value)), claims=plan.claims)
     ends_ns = [nth_arrival_ns(state.arcs[a], n) for a, n in limits.items() if state.arcs[a].tuples > n]
     if not ends_ns:
         return plan
     until_ns = min(ends_ns)
     takes = {a: min(n, arrived_before(state.arcs[a], until_ns)) for a, n in limits.items()}
     return Plan(plan.steps, takes, claims=plan.claims)
+
+
+def oldest_tuples(state: SchedulerState, arcs: Iterable[int], tuples: int) -> dict[int, int]:
+    """Return by arc how many of the oldest tuples over all these arcs, as many as asked for, wait on it."""
+    takes = dict.fromkeys(arcs, 0)
+    waiting = [zip(arrival_times_ns(state.arcs[a]), repeat(a)) for a in takes]
+    for _, arc in islice(merge(*waiting), tuples):
+        takes[arc] += 1
+    return takes
 
 
 def min_latency(state: SchedulerState, boxes: Sequence[int]) -> Plan:

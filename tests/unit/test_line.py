@@ -87,7 +87,11 @@ def test_a_plan_takes_from_all_arcs_of_the_line_up_to_one_time() -> None:
     state.apply(Enqueued((one,), 5, 100, 120, 1))  # at 100, 110, ... 140
     state.apply(Enqueued((other,), 4, 105, 120, 1))  # at 105, 115, 125, 135
     plan: Plan = expand(state, 0)
-    assert plan.takes == {one: 3, other: 2}, "nothing that is younger than the third of the first"
+    assert plan.takes == {one: 2, other: 1}, "the three oldest of all, as from one queue"
+    state = SchedulerState(state.network, SchedulerSettings(unit="vpipe", train=TrainRule("fraction", 0.6)))
+    state.apply(Enqueued((one,), 5, 100, 120, 1))
+    state.apply(Enqueued((other,), 4, 105, 120, 1))
+    assert expand(state, 0).takes == {one: 3, other: 2}, "nothing that is younger than the third of the first"
 
 
 NETWORK = """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,11 +14,10 @@ import typer
 from engine.cli.bench.group import PLAIN_WIDTH, Json, Quick, bench
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from engine.lab.figures.record import FigureRecord
 
-Reuse = Annotated[bool, typer.Option("--reuse", help="Reuse the results in the folder; measure the rest.")]
+LINE_EVERY_S = 10.0
+Reuse = Annotated[bool, typer.Option("--reuse", help="Reuse the runs in the folder; measure the missing ones.")]
 Engine = Annotated[str | None, typer.Option(help="Only this engine: real or simulated.")]
 
 
@@ -30,7 +30,11 @@ def figure(
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
-    """Repeat figures of the papers: print the table, the paper's claim, and whether it holds; plot it.
+    """Repeat figures of the papers: print the table, the paper's claim, and in how many runs it holds; plot it.
+
+    The simulator sweeps the settings that the paper does not print; the
+    real engine runs five seeds. The word is holds, shape (the claim holds,
+    our numbers lie elsewhere) or differs.
 
     \b
       aurorad bench figure P0.5 --engine simulated
@@ -44,11 +48,15 @@ def figure(
     from engine.lab.figures.terminal import show_record
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    records = []
     for record in _run(name, engine, quick, out, reuse=reuse):
+        records.append(record)
         if as_json:
             typer.echo(record.result().to_json())
         else:
             show_record(console, record)
+    if not as_json and len(records) > 1:
+        typer.echo(_counted(records))
 
 
 @bench.command()
@@ -73,18 +81,25 @@ def figures(
     from engine.lab.figures.page import page
     from engine.lab.figures.record import stored, wanted
 
-    for record in _run(only or ["all"], engine, quick, report, reuse=reuse):
-        typer.echo(f"{record.name:6} {record.engine:10} {record.verdict.word:8} {record.why}")
-    found = [stored(report, *which) for which in wanted(["all"], None)]
+    for done in _run(only or ["all"], engine, quick, report, reuse=reuse):
+        outcome = done.outcome
+        typer.echo(
+            f"{done.name:11} {done.engine:10} {outcome.word:8} {outcome.held} of {outcome.variations}  {done.why}"
+        )
+    found = [
+        record for which in wanted(["all"], None) if (record := stored(report, *which)) is not None and record.runs
+    ]
     path = report / "index.html"
-    path.write_text(page([record for record in found if record is not None]), encoding="utf-8")
+    path.write_text(page(found), encoding="utf-8")
+    typer.echo(_counted(found))
     typer.echo(f"the page is at {path}")
 
 
 def _run(names: list[str], engine: str | None, quick: bool, out: Path, *, reuse: bool) -> Iterator[FigureRecord]:
     from engine.lab.bench.harness import BenchError, make_folder
     from engine.lab.figures import figure_names
-    from engine.lab.figures.record import run_figure, save, stored, wanted
+    from engine.lab.figures.record import wanted
+    from engine.lab.figures.runner import FigureRunner
 
     try:
         chosen = wanted(names, engine)
@@ -95,23 +110,27 @@ def _run(names: list[str], engine: str | None, quick: bool, out: Path, *, reuse:
     if not chosen:
         raise typer.BadParameter(f"engine {engine}: must be real or simulated, and not every figure runs on both")
     make_folder(out)
-    with _progress() as progress:
-        for number, (name, on) in enumerate(chosen):
-            record = stored(out, name, on) if reuse else None
-            if record is None:
-                which = f"{name} {on}  ({number + 1} of {len(chosen)})"
-                task = progress.add_task(which, total=1.0)
-                try:
-                    record = run_figure(name, on, quick, lambda share, t=task: progress.update(t, completed=share))  # type: ignore[misc]
-                except BenchError as error:
-                    typer.echo(f"aurorad: bench figure {name}: {error}", err=True)
-                    raise typer.Exit(1) from None
-                progress.remove_task(task)
-                if progress.disable:
-                    typer.echo(f"{which}  {record.seconds:.0f} s", err=True)
-                save(out, record)
+    with _progress() as show:
+        runner = FigureRunner(quick, out, reuse, on_progress=show)
+        try:
+            for record in runner.records(chosen):
                 _save_plot(out, record)
-            yield record
+                yield record
+        except BenchError as error:
+            typer.echo(f"aurorad: bench figure: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
+def _counted(records: Sequence[FigureRecord]) -> str:
+    """Count the three words, by engine."""
+    from engine.lab.figures.record import counts
+
+    engines = dict.fromkeys(r.engine for r in records)
+    parts = []
+    for engine in engines:
+        words = counts([r for r in records if r.engine == engine])
+        parts.append(f"{engine}: " + ", ".join(f"{count} {word}" for word, count in words.items()))
+    return "; ".join(parts)
 
 
 def _save_plot(folder: Path, record: FigureRecord) -> None:
@@ -126,12 +145,27 @@ def _save_plot(folder: Path, record: FigureRecord) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show progress on a terminal only. Elsewhere the command writes a line to standard error for each figure."""
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress: a bar on a terminal, elsewhere now and then a line on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+    )
+    last = 0.0
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield progress
+        task = progress.add_task("figures", total=None)
+
+        def show(what: str, done: int, of: int) -> None:
+            nonlocal last
+            progress.update(task, description=what, completed=done, total=of)
+            if progress.disable and (monotonic() - last > LINE_EVERY_S):
+                last = monotonic()
+                typer.echo(f"{what}: {done} of {of} runs", err=True)
+
+        yield show

@@ -1,4 +1,4 @@
-"""The parts of a figure: its description, the measured data, and the verdict."""
+"""The parts of a figure: the paper's claim and numbers, the settings, the data of a run, and the checks on it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,67 @@ PAPERS: Mapping[str, str] = {
 }
 
 REAL, SIMULATED = "real", "simulated"
-HOLDS, DIFFERS = "holds", "differs"
+HOLDS, SHAPE, DIFFERS = "holds", "shape", "differs"
+WORDS: Mapping[str, str] = {
+    HOLDS: "the claim holds in at least 90 % of the runs, and our numbers lie near those that the paper prints",
+    SHAPE: "the claim holds in at least 90 % of the runs; our numbers lie elsewhere than the paper's",
+    DIFFERS: "the claim holds in fewer runs than that",
+}
 
 Curve = Sequence[tuple[float, float]]
 """Points (x, y) in the order of x."""
 
+Value = float | str
+"""Of a setting: a number, or a word where a setting is a choice."""
+
+
+@dataclass(frozen=True)
+class Unprinted:
+    """A setting that the paper does not print: our default and the reason for it.
+
+    The sweep takes it at half and at double, or at the ``others`` where these are no sensible values.
+    """
+
+    default: Value
+    why: str
+    others: tuple[Value, ...] = ()
+
+    @property
+    def swept(self) -> tuple[Value, ...]:
+        if self.others or isinstance(self.default, str):
+            return self.others
+        half, double = self.default / 2, self.default * 2
+        return (max(1, int(half)), int(double)) if isinstance(self.default, int) else (half, double)
+
+
+class PaperPoint(NamedTuple):
+    """A number that the paper prints, and where it is drawn: at ``x`` in a panel, as a level (``x`` is None), or as a
+    place on the x axis (``is_x``)."""
+
+    what: str
+    value: float
+    x: float | None = None
+    panel: int | None = None  # None: it is compared and not drawn (a difference, a factor)
+    is_x: bool = False
+    within: float = 0.25  # of the value: our number lies near the paper's
+
 
 @dataclass(frozen=True)
 class Figure:
-    """The paper's claim, and how we ran the experiment."""
+    """The paper's claim, and all settings of the experiment in one place."""
 
     title: str
     claim: str  # the paper's, in one or two sentences
+    printed: Mapping[str, str]  # settings of the paper, used as printed
+    unprinted: Mapping[str, Unprinted]  # settings that it does not print
+    paper: tuple[PaperPoint, ...] = ()
     engines: tuple[str, ...] = (REAL, SIMULATED)
-    parameters: Mapping[str, str] = field(default_factory=dict)  # of the experiment, in words
-    differs: Mapping[str, str] = field(default_factory=dict)  # by engine: why the claim does not hold
+    findings: Mapping[str, str] = field(default_factory=dict)  # by engine: why the word is not "holds"
+    erratum: str = ""  # an error in the paper that the experiment shows
+    family: str = ""  # figures of one family share their runs, so they have the same settings
+
+    def near(self, point: PaperPoint, ours: float) -> bool:
+        return abs(ours - point.value) <= point.within * abs(point.value)
 
 
 @dataclass(frozen=True)
@@ -44,9 +90,10 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     ticks: tuple[str, ...] = ()
-    dashed: tuple[str, ...] = ()  # curves that were not measured: closed forms, numbers of the paper
-    marks: Mapping[str, float] = field(default_factory=dict)  # horizontal lines: numbers that the paper prints
-    marks_x: Mapping[str, float] = field(default_factory=dict)  # vertical ones
+    dashed: tuple[str, ...] = ()  # curves that were not measured: closed forms, models
+    bands: Mapping[str, Sequence[tuple[float, float]]] = field(
+        default_factory=dict
+    )  # of the mean: (low, high) by point
 
 
 @dataclass(frozen=True)
@@ -61,30 +108,32 @@ class FigureData:
 
 
 class Check(NamedTuple):
-    """One statement of the claim: whether it holds, and a sentence with the measured number."""
+    """One statement of the claim: whether it holds in a run, and a sentence with the measured number.
 
+    A claim that can be read in two ways is checked in each ``reading``; it holds if it holds in one of them.
+    """
+
+    what: str
     ok: bool
     seen: str
+    reading: str = ""
 
 
 @dataclass(frozen=True)
 class FigureVerdict:
-    """The checks, and the figure in one line: ``metric`` (its unit last), ``value`` and ``baseline``."""
+    """The checks on one run, its numbers beside those of the paper (``ours``, by ``PaperPoint.what``), and the figure
+    in one line: ``metric`` (its unit last), ``value`` and ``baseline``."""
 
     checks: tuple[Check, ...]
     metric: str
     value: float
     baseline: float | None = None
+    ours: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def word(self) -> str:
-        return HOLDS if all(c.ok for c in self.checks) else DIFFERS
-
-    @property
-    def why(self) -> str:
-        """Join the sentences of the checks; the failed ones come first."""
-        against = [f"NOT: {c.seen}" for c in self.checks if not c.ok]
-        return "; ".join([*against, *(c.seen for c in self.checks if c.ok)])
+    def holds(self) -> bool:
+        readings = {c.reading for c in self.checks}
+        return any(all(c.ok for c in self.checks if c.reading == reading) for reading in readings)
 
 
 def to_plain(measured: FigureData) -> dict[str, Any]:
@@ -95,8 +144,6 @@ def to_plain(measured: FigureData) -> dict[str, Any]:
             "curves": {name: [list(point) for point in curve] for name, curve in p.curves.items()},
             "ticks": list(p.ticks),
             "dashed": list(p.dashed),
-            "marks": dict(p.marks),
-            "marks_x": dict(p.marks_x),
         }
         for p in measured.panels
     ]

@@ -1,15 +1,14 @@
 """Where the experiments of the figures run: one call, two engines.
 
 ``real`` runs the engine in this process; its universal boxes spend their declared cost in processor time
-(``real_engine.py``). Other processes still share the caches and the cores, so contenders take turns and the best round
-of each counts. ``simulated`` runs the same scheduler, network and arrivals under a virtual clock with overheads that
-were measured once (``simulate/core.py``): it gives the same answer every time. Both return a ``LabRun``.
+(``real_engine.py``). ``simulated`` runs the same scheduler, network and arrivals under a virtual clock with overheads
+that were measured once (``simulate/core.py``): it gives the same answer every time. Both return a ``LabRun``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from catalog.load import LoadModel
 from catalog.network import Network
 from catalog.stats import Statistics
-from engine.lab.figures.figure import REAL
+from engine.lab.figures.figure import REAL, Value
 from engine.run.declared_costs import declared_costs
 from engine.simulate.arrivals import Trains
 from engine.simulate.core import Simulation
@@ -55,24 +54,37 @@ class LabRun(NamedTuple):
         return self.scheduler_ns + self.storage_ns + self.worker_ns
 
 
-@dataclass
+@dataclass(frozen=True)
 class Lab:
+    """One run of a figure: the engine, the seed, and the values of the settings that the paper does not print.
+
+    ``short``: the form of the experiment for the sweep and the tests, about a second in the simulator.
+    """
+
     engine: str
-    quick: bool = False
-    on_progress: Callable[[float], None] = lambda share: None
+    short: bool = False
+    seed: int = 1
+    settings: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def is_real(self) -> bool:
         return self.engine == REAL
 
-    def choose(self, full: T, quick: T) -> T:
-        return quick if self.quick else full
+    def choose(self, full: T, short: T) -> T:
+        return short if self.short else full
 
     def by_engine(self, real: T, simulated: T) -> T:
         return real if self.is_real else simulated
 
-    def progress(self, share: float) -> None:
-        self.on_progress(min(1.0, share))
+    def number(self, name: str) -> float:
+        """Return the value of a setting."""
+        return float(self.settings[name])
+
+    def count(self, name: str) -> int:
+        return round(self.number(name))
+
+    def word(self, name: str) -> str:
+        return str(self.settings[name])
 
     def run(
         self,
@@ -94,21 +106,6 @@ class Lab:
 
             return run_real(network, trains, policy, settings, statistics, apart=apart)
         return run_simulated(network, trains, policy, settings, statistics, overheads)
-
-    def repeat(
-        self,
-        contenders: Mapping[str, Callable[[], float]],
-        rounds: int = 2,
-        best: Callable[[Sequence[float]], float] = min,
-    ) -> dict[str, float]:
-        """Let contenders take turns; return the best round of each, because other processes only ever slow a run down.
-        ``best`` is ``max`` where more is better. In the simulator, and for a quick run, one round is enough."""
-        rounds = rounds if self.is_real and not self.quick else 1
-        seen: dict[str, list[float]] = {name: [] for name in contenders}
-        for _ in range(rounds):
-            for name, contender in contenders.items():
-                seen[name].append(contender())
-        return {name: best(values) for name, values in seen.items()}
 
 
 def run_simulated(
@@ -160,6 +157,14 @@ class Deliveries:
         rows: list[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]], clock: Callable[[], int]
     ) -> Callable[..., None]:
         return lambda train: rows.append((clock(), train.arrival_ns))
+
+    def late_share(self, network: Network, output: int) -> float:
+        """Return the share of an output's results that missed its deadline; 0 without results."""
+        rows, deadline_ns = self._rows[output], network.outputs[output].qos.deadline_ns
+        if not rows or deadline_ns is None:
+            return 0.0
+        late = [int((at_ns - arrived > deadline_ns).sum()) for at_ns, arrived in rows]
+        return sum(late) / sum(len(arrived) for _, arrived in rows)
 
     def qualities(self) -> dict[str, float]:
         """Compute the fields of ``LabRun`` that are about tuples."""

@@ -1,23 +1,25 @@
 """P0, figure 3: one scheduler for all boxes (state-based) against a thread for each box, as boxes grow in number.
 
 Queries are chains of five boxes, each with a stream of its own at the same rate, so the work grows with the number of
-operators, up to 400. There threads are saturated, and one scheduler with one worker is not (it would be at about 500).
-State-based is the engine as it is: superboxes, round robin, one worker.
-Thread per box is ``thread_per_box.py``: the same boxes, a blocking queue and an OS thread for each, and the operating
-system decides which one runs.
+operators, up to 500. State-based is the engine as it is: superboxes, round robin, one worker. Thread per box is
+``thread_per_box.py``: the same boxes, a blocking queue and an OS thread for each, and the operating system decides
+which one runs.
 
-The simulator has no threads. There the baseline is their equivalent: one tuple a call, the longest wait first, and
-30 us (measured on this engine) for handing a tuple to a sleeping thread.
+The simulator has no threads. There the baseline is their equivalent: one tuple a call, the longest wait first, and a
+cost for handing a tuple to a sleeping thread.
+
+Whether a curve is a line or an exponential is decided by a fit (``fits.py``).
 """
 
 from __future__ import annotations
 
-from functools import partial
+from random import Random
 
 from catalog.network import Network
-from engine.lab.figures.figure import REAL, Check, Figure, FigureData, FigureVerdict, Panel
+from engine.lab.figures.figure import REAL, SIMULATED, Check, Figure, FigureData, FigureVerdict, Panel, Unprinted
+from engine.lab.figures.fits import fit
 from engine.lab.figures.lab import Deliveries, Lab
-from engine.lab.figures.p0_testbed import evenly
+from engine.lab.figures.p0_testbed import SPEED, TESTBED, costs_ns, evenly
 from engine.run.declared_costs import declared_costs
 from engine.simulate.arrivals import Trains
 from engine.simulate.overheads import Overheads
@@ -25,10 +27,7 @@ from engine.simulate.sketch import NetworkSketch
 from scheduler.state import SchedulerSettings
 from scheduler.trains import TrainRule
 
-COST_NS = 20_000
-RATE_PER_S = 40.0
-CHAIN = 5
-HAND_OVER = Overheads(step_ns=30_000.0)
+CHAIN, MOST = 5, 500
 STATE, THREADS = "state-based (aurorad)", "thread per box"
 FIGURE = Figure(
     title="State-based execution against a thread per box",
@@ -36,46 +35,63 @@ FIGURE = Figure(
         "As the number of operators grows, latency degrades almost linearly with one scheduler and exponentially with "
         "a thread per box."
     ),
-    parameters={
-        "network": "1 to 80 chains of five boxes, a stream each",
-        "cost of a box": "20 us a tuple",
-        "arrivals": "40 tuples a second on each stream",
-        "policy": "round_robin, superboxes, one worker",
+    printed={**TESTBED, "network": "chains of five filters", "policy": "round robin, one worker"},
+    unprinted={
+        "speed": SPEED,
+        "load": Unprinted(
+            0.7, "of the boxes at 500 operators: where the paper's systems become overloaded", (0.35, 0.9)
+        ),
+        "hand_over_us": Unprinted(30.0, "to hand a tuple to a sleeping thread, as measured here; for the simulator"),
+        "train": Unprinted("all", "tuples of a call of the state-based engine", ("1",)),
     },
+    findings=dict.fromkeys(
+        (REAL, SIMULATED),
+        "Threads blow up as the paper says, because they saturate within the range; one scheduler does not. Whether "
+        "its own "
+        "curve is a line depends on where the range ends. Tuples that queue for one worker wait for rho / (2 (1 - "
+        "rho)) "
+        "services, which is nearly a line up to a load of about 0.7 and bends away from it beyond. So almost linear "
+        "says "
+        "that the paper's largest network was well below the capacity of its scheduler. Where the load is low, or "
+        "boxes are "
+        "dear beside a hand-over, threads do not saturate either, and the two curves grow alike.",
+    ),
 )
-CHAINS = (1, 10, 20, 40, 60, 80)
+STRAIGHT = 0.1  # as the mean relative error of a line
+OPERATORS = (5, 50, 100, 200, 300, 400, 500)
 
 
-def chains(count: int) -> Network:
-    sketch = NetworkSketch()
+def chains(count: int, speed: float, seed: int) -> Network:
+    sketch, random = NetworkSketch(), Random(seed)
     for _ in range(count):
-        sketch.output(sketch.chain(sketch.stream(), CHAIN, cost_ns=COST_NS))
+        tap = sketch.stream()
+        for _ in range(CHAIN):
+            tap = sketch.box(tap, cost_ns=random.uniform(*costs_ns(speed)))
+        sketch.output(tap)
     return sketch.network()
 
 
 def measure(lab: Lab) -> FigureData:
-    counts = lab.choose(CHAINS, (1, 20, 40, 80))
-    duration_ns = lab.choose(lab.by_engine(1_500_000_000, 5_000_000_000), 500_000_000)
+    speed = lab.number("speed")
+    work_ns = CHAIN * sum(costs_ns(speed)) / 2
+    rate_per_s = lab.number("load") * 1e9 / (work_ns * MOST / CHAIN)
+    duration_ns = int(lab.choose(lab.by_engine(10, 40), 6) * 1e9 / rate_per_s)
     curves: dict[str, list[tuple[float, float]]] = {STATE: [], THREADS: []}
-    for number, count in enumerate(counts):
-        lab.progress(number / len(counts))
-        network = chains(count)
-        trains = evenly(network, RATE_PER_S, duration_ns)
-        found = lab.repeat({
-            STATE: partial(state_based_ms, lab, network, trains),
-            THREADS: partial(thread_per_box_ms, lab, network, trains),
-        })  # fmt: skip
-        for name in curves:
-            curves[name].append((count * CHAIN, found[name]))
+    for operators in OPERATORS:
+        network = chains(operators // CHAIN, speed, lab.seed)
+        trains = evenly(network, rate_per_s, duration_ns, seed=lab.seed)
+        curves[STATE].append((operators, state_based_ms(lab, network, trains)))
+        curves[THREADS].append((operators, thread_per_box_ms(lab, network, trains)))
     return FigureData((Panel("operators", "mean latency, ms", curves, log_y=True),))
 
 
 def state_based_ms(lab: Lab, network: Network, trains: dict[int, Trains]) -> float:
-    return lab.run(network, trains).mean_ns / 1e6
+    rule = TrainRule("all") if lab.word("train") == "all" else TrainRule("tuples", 1)
+    return lab.run(network, trains, settings=SchedulerSettings(train=rule)).mean_ns / 1e6
 
 
 def thread_per_box_ms(lab: Lab, network: Network, trains: dict[int, Trains]) -> float:
-    if lab.engine == REAL:
+    if lab.is_real:
         from engine.lab.figures.real_engine import ProcessorClock, drive, outcome
         from engine.lab.figures.thread_per_box import ThreadPerBox
 
@@ -84,27 +100,33 @@ def thread_per_box_ms(lab: Lab, network: Network, trains: dict[int, Trains]) -> 
         engine = ThreadPerBox(network, deliveries.outlets, now_ns=clock)
         return outcome(engine, deliveries, drive(engine, trains, clock)).mean_ns / 1e6
     settings = SchedulerSettings(unit="tuple", train=TrainRule("tuples", 1))
-    return lab.run(network, trains, policy="fcfs", settings=settings, overheads=HAND_OVER).mean_ns / 1e6
+    overheads = Overheads(step_ns=lab.number("hand_over_us") * 1e3)
+    return lab.run(network, trains, policy="fcfs", settings=settings, overheads=overheads).mean_ns / 1e6
 
 
 def verdict(measured: FigureData) -> FigureVerdict:
     state, threads = measured.curve(STATE), measured.curve(THREADS)
+    ours, theirs = fit(state), fit(threads)
     few, most = min(state), max(state)
-    half = min(state, key=lambda n: abs(n - most / 2))
-    doubled, linear = state[most] / state[half], most / half
     state_growth, thread_growth = state[most] / state[few], threads[most] / threads[few]
-    span, slower = f"from {few:g} to {most:g} operators", threads[most] / state[most]
     return FigureVerdict(
         (
             Check(
-                doubled <= 1.5 * linear,  # the factor is for noise
-                f"from {half:g} to {most:g} operators one scheduler's latency grows {doubled:.1f} times",
+                "one scheduler degrades almost linearly",
+                ours.line_off <= STRAIGHT,
+                f"a line misses it by {ours.line_off:.1%} and explains {ours.line_r2:.1%}",
             ),
             Check(
-                thread_growth > 10 * state_growth,
-                f"{span} that of threads grows {thread_growth:.0f} times, one scheduler's {state_growth:.1f} times",
+                "threads degrade exponentially, or faster",
+                theirs.bend >= 1,
+                f"their logarithm rises {theirs.bend:.1f} times as fast in the second half; a line misses them by "
+                f"{theirs.line_off:.0%}",
             ),
-            Check(slower > 5, f"at {most:g} operators threads take {slower:.0f} times as long"),
+            Check(
+                "threads degrade much more",
+                thread_growth > 2 * state_growth,
+                f"from {few:g} to {most:g} operators {thread_growth:.1f} times, one scheduler {state_growth:.1f} times",
+            ),
         ),
         f"latency_at_{most:g}_operators_ms",
         state[most],

@@ -1,25 +1,21 @@
 """P0, figure 5: box at a time against application at a time, as load rises.
 
-Five application trees of depth five and fan-out three (121 boxes, 81 streams each), selectivity 1, round robin. Box at
-a time (RR-BAAT) schedules every box by itself; MC-AAAT schedules a whole tree as a superbox, each box once, leaves
-first. Tuples arrive evenly spaced at the same rate on all streams. Load is the share of a worker that the boxes need;
-the rest is left for overhead.
+Five application trees of depth five and fan-out three (121 boxes, 81 streams each). Box at a time (RR-BAAT) schedules
+every box by itself; MC-AAAT schedules a whole tree as a superbox, each box once, leaves first. Load is the share of a
+worker that the boxes need; the rest is left for overhead.
 
-Both take at most one tuple of each queue at a time, so that only the batching of operators differs. (With trains of the
-whole queue even box at a time does not saturate below 1, because its trains grow with its queues.)
+The paper does not say how many tuples a call takes. It matters: a box that takes its whole queue at once needs fewer
+steps the longer its queue is.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 from catalog.network import Network
-from engine.lab.figures.figure import Check, Figure, FigureData, FigureVerdict, Panel
+from engine.lab.figures.figure import REAL, SIMULATED, Check, Figure, FigureData, FigureVerdict, Panel, PaperPoint
 from engine.lab.figures.lab import Lab
-from engine.lab.figures.p0_testbed import SCALE, even, trees
+from engine.lab.figures.p0_testbed import SPEED, TESTBED, TRAIN, costs_ns, even, train_rule, trees
 from engine.simulate.arrivals import Trains
 from scheduler.state import SchedulerSettings
-from scheduler.trains import TrainRule
 
 FIGURE = Figure(
     title="Box against application scheduling",
@@ -27,14 +23,19 @@ FIGURE = Figure(
         "Box at a time saturates early, because its scheduling steals capacity; superboxes (MC) hold on at input "
         "rates of over 90 % of the theoretical capacity."
     ),
-    parameters={
-        "network": "5 trees, depth 5, fan-out 3: 605 boxes, 405 streams",
-        "cost of a box": f"even in [0.1, 1] ms / {SCALE}",
-        "selectivity": "1",
-        "policy": "round_robin",
-        "train": "1 tuple of each queue",
-        "arrivals": "evenly spaced",
-    },
+    printed={**TESTBED, "network": "5 trees, depth 5, fan-out 3: 605 boxes, 405 streams", "policy": "round robin"},
+    unprinted={"speed": SPEED, "train": TRAIN},
+    paper=(PaperPoint("load up to which superboxes hold", 0.9, panel=0, is_x=True, within=0.1),),
+    findings=dict.fromkeys(
+        (REAL, SIMULATED),
+        "With trains of the whole queue box at a time does not saturate early: near saturation its queues grow, its "
+        "trains "
+        "grow with them, and the cost of a step is shared by more tuples. It has the higher latency there, not the "
+        "lower "
+        "capacity. With trains of one tuple (the sweep) it saturates as in the paper. So the figure shows what a step "
+        "costs "
+        "where tuples are not batched; the paper's own figure 9 calls BAAT the mode with trains.",
+    ),
 )
 
 LOADS = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -43,22 +44,21 @@ SATURATED = 1 / 40  # of the run's length, as mean latency: then queues grow dur
 
 
 def measure(lab: Lab) -> FigureData:
-    network = trees(lab.choose(5, 1))
-    loads = lab.choose(LOADS, (0.2, 0.6, 0.9))
-    duration_ns = lab.choose(lab.by_engine(1_500_000_000, 4_000_000_000), 1_000_000_000)
+    speed = lab.number("speed")
+    network = trees(lab.choose(5, 2), cost_ns=costs_ns(speed), seed=lab.seed)
+    loads = lab.choose(lab.by_engine((0.3, 0.5, 0.7, 0.8, 0.9, 0.95), LOADS), (0.2, 0.5, 0.7, 0.8, 0.9))
+    duration_ns = lab.choose(lab.by_engine(1_200_000_000, 3_000_000_000), 1_200_000_000)
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in UNITS}
-    for number, load in enumerate(loads):
-        lab.progress(number / len(loads))
-        trains = even(network, load, duration_ns)
-        found = lab.repeat({name: partial(latency_ms, lab, network, trains, unit) for name, unit in UNITS.items()})
-        for name in UNITS:
-            curves[name].append((load, found[name]))
+    for load in loads:
+        trains = even(network, load, duration_ns, seed=lab.seed)
+        for name, unit in UNITS.items():
+            curves[name].append((load, latency_ms(lab, network, trains, unit)))
     panel = Panel("load (share of capacity)", "mean latency, ms", curves, log_y=True)
     return FigureData((panel,), {"length of a run, s": duration_ns / 1e9})
 
 
 def latency_ms(lab: Lab, network: Network, trains: dict[int, Trains], unit: str) -> float:
-    settings = SchedulerSettings(unit=unit, train=TrainRule("tuples", 1))
+    settings = SchedulerSettings(unit=unit, train=train_rule(lab.word("train")))
     return lab.run(network, trains, settings=settings).mean_ns / 1e6
 
 
@@ -70,13 +70,21 @@ def held_load(curve: dict[float, float], saturated_ms: float) -> float:
 
 def verdict(measured: FigureData) -> FigureVerdict:
     saturated_ms = measured.numbers["length of a run, s"] * 1e3 * SATURATED
-    boxes, superboxes = (held_load(measured.curve(name), saturated_ms) for name in UNITS)
+    boxes, superboxes = (measured.curve(name) for name in UNITS)
+    held, held_boxes = held_load(superboxes, saturated_ms), held_load(boxes, saturated_ms)
+    last = max(boxes)
     return FigureVerdict(
         (
-            Check(boxes <= 0.8, f"box at a time holds up to a load of {boxes:g}"),
-            Check(superboxes >= 0.9, f"superboxes hold up to {superboxes:g}"),
+            Check("superboxes hold on at 90 % of capacity", held >= 0.9, f"up to {held:g}"),
+            Check("box at a time saturates earlier", held_boxes < held, f"at more than {held_boxes:g}"),
+            Check(
+                "box at a time has the higher latency near saturation",
+                boxes[last] > superboxes[last],
+                f"{boxes[last] / superboxes[last]:.1f} times at {last:g}",
+            ),
         ),
         "held_load",
-        superboxes,
-        boxes,
+        held,
+        held_boxes,
+        {"load up to which superboxes hold": held},
     )

@@ -1,17 +1,17 @@
 """P4, figure 7: the cost of scheduling, over lambda.
 
-Selectivity is 1. As in the paper, the figure plots the time spent in scheduling steps in a run of 10,000 tuples of each
-of 100 streams: TAAT takes a step for each task, the others a step for each batch, and ATS also pays for its controller.
-A dropped task costs no step, and neither does a task that has not been scheduled by the last deadline.
+Selectivity is 1. As in the paper, the figure plots the time spent in scheduling in a run of 10,000 tuples of each
+stream: TAAT takes a step for each task, the others a step for each batch, and ATS also pays for its controller. A
+dropped task costs no step, and neither does a task that has not been scheduled by the last deadline.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.lab.figures.figure import Check, Figure, FigureData, FigureVerdict, Panel
+from engine.lab.figures.figure import REAL, SIMULATED, Check, Figure, FigureData, FigureVerdict, Panel
 from engine.lab.figures.lab import Lab
-from engine.lab.figures.p4_deadlines import TABLE_1, DeadlineSetup, run
+from engine.lab.figures.p4_deadlines import READINGS, TABLE_1, UNPRINTED, run, setup_of
 
 FIGURE = Figure(
     title="System overhead",
@@ -19,51 +19,61 @@ FIGURE = Figure(
         "TAAT spends far more on scheduling than the others; ATS slightly more than BTS, by its controller. All fall "
         "as lambda rises, when tasks are dropped."
     ),
-    engines=("simulated",),
-    parameters={"queries": "100", "selectivity": "1", **TABLE_1},
-    differs={
-        "simulated": (
-            "ATS spends slightly more than BTS as long as no deadline is missed: then k is 1 for both, and the "
-            "controller is all that sets them apart. In overload ATS drops the tasks that are overdue, which takes no "
-            "step, where BTS runs them; so it takes fewer steps and misses less (figure 8). To spend more it would "
-            "have to run what BTS does not. The reason that the paper gives, the controller's arithmetic, makes a step "
-            "dearer, and that is what the first point shows; theorem 1 of the paper itself puts the overhead of ATS at "
-            "that of BTS with k = 1 or below."
-        )
+    printed={**TABLE_1, "queries": "100", "selectivity": "1"},
+    unprinted=UNPRINTED,
+    findings={
+        SIMULATED: "TAAT is far above in both readings. ATS is above BTS by its controller as long as both run the "
+        "same batches, which is in "
+        "the reading where overdue tasks are dropped. Where they are run, ATS lengthens its batches before the first "
+        "deadline is missed and "
+        "takes fewer steps: then it spends less than BTS, and the paper's theorem 1 says that it may.",
+        REAL: "On the engine the controller's arithmetic is a microsecond in a step of some fifty, which is less than "
+        "the runs scatter. TAAT is "
+        "far above in both readings.",
     },
 )
-
-RATES = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+RATES = (0.1, 0.3, 0.6)
 POLICIES = ("TAAT", "BTS", "ATS")
 
 
 def measure(lab: Lab) -> FigureData:
+    base = replace(setup_of(lab), selectivity=1.0)
     rates = lab.choose(RATES, (0.1, 0.6))
-    base = DeadlineSetup("", 0.0, selectivity=1.0, simulated=lab.choose(50, 10))
-    curves: dict[str, list[tuple[float, float]]] = {p: [] for p in POLICIES}
-    for number, rate in enumerate(rates):
-        lab.progress(number / len(rates))
-        for policy in POLICIES:
-            curves[policy].append((rate, run(replace(base, policy=policy, rate=rate)).overhead_s))
-    return FigureData((Panel("lambda", "in scheduling, s", curves, log_y=True),))
+    panels = []
+    for reading, overdue in READINGS.items():
+        curves = {
+            p: [(rate, run(replace(base, policy=p, rate=rate, overdue=overdue)).overhead_s) for rate in rates]
+            for p in POLICIES
+        }
+        panels.append(Panel("lambda", "in scheduling, s", curves, log_y=True, title=reading))
+    return FigureData(tuple(panels))
 
 
 def verdict(measured: FigureData) -> FigureVerdict:
-    taat, bts, ats = (measured.curve(p) for p in POLICIES)
-    first = min(bts)
-    falls = [list(c.values()) == sorted(c.values(), reverse=True) for c in (taat, bts, ats)]
-    over = {x: ats[x] / bts[x] - 1 for x in bts}
-    return FigureVerdict(
-        (
+    checks = []
+    for number, reading in enumerate(READINGS):
+        taat, bts, ats = (measured.curve(p, number) for p in POLICIES)
+        over = {x: ats[x] / bts[x] - 1 for x in bts}
+        falls = [list(c.values()) == sorted(c.values(), reverse=True) for c in (taat, bts, ats)]
+        checks += [
             Check(
+                "TAAT spends far more",
                 all(taat[x] > 3 * bts[x] for x in bts),
-                f"TAAT {min(taat[x] / bts[x] for x in bts):.0f} times BTS at least",
+                f"{min(taat[x] / bts[x] for x in bts):.0f} times BTS at least",
+                reading,
             ),
-            Check(over[first] > 0, f"ATS {over[first]:.1%} above BTS at lambda {first:g}"),
-            Check(min(over.values()) > 0, f"ATS {min(over.values()):.0%} against BTS in overload"),
-            Check(all(falls), "all fall as lambda rises"),
-        ),
-        "overhead_s",
-        ats[first],
-        bts[first],
-    )
+            Check(
+                "ATS spends slightly more than BTS",
+                all(0 < x < 0.5 for x in over.values()),
+                ", ".join(f"{share:+.1%} at {x:g}" for x, share in over.items()),
+                reading,
+            ),
+            Check(
+                "all fall as lambda rises",
+                all(falls),
+                ", ".join(f"{p} {ok}" for p, ok in zip(POLICIES, falls)),
+                reading,
+            ),
+        ]
+    ats, bts = measured.curve("ATS"), measured.curve("BTS")
+    return FigureVerdict(tuple(checks), "overhead_s", ats[min(ats)], bts[min(bts)])

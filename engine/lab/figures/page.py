@@ -8,11 +8,21 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from engine.lab.figures.figure import HOLDS, PAPERS
+from engine.lab.figures.figure import DIFFERS, HOLDS, PAPERS, REAL, SHAPE, SIMULATED, WORDS
+from engine.lab.figures.outcome import Held
 from engine.lab.figures.plot import picture
 from engine.lab.figures.record import FigureRecord
 from engine.lab.figures.terminal import number, rows
 from engine.simulate.report import PlotError
+
+ABOUT = """ <p>A scheduling paper is a promise that somebody else can repeat. This page repeats the promises of the
+papers behind aurorad, on the engine itself (<i>real</i>, in processor time) and on its own scheduler under a virtual
+clock (<i>simulated</i>).</p> <p>A paper never prints all its settings. We use what it prints as it stands. What it
+leaves out is listed with every figure, with our value and the reason. Then we move it: each such setting alone at half
+and at double, then several at once. A claim that survives is a property of the algorithm. A claim that needs one lucky
+setting is a property of that setting, and the page says which one. Stars and dotted lines in the plots are the numbers
+that the papers print; bands are 95 % intervals of the mean over the seeds.</p>
+"""
 
 
 def page(records: Sequence[FigureRecord]) -> str:
@@ -20,7 +30,7 @@ def page(records: Sequence[FigureRecord]) -> str:
     by_name: dict[str, list[FigureRecord]] = {}
     for record in records:
         by_name.setdefault(record.name, []).append(record)
-    parts = [_head(records, len(by_name)), _verdicts(by_name)]
+    parts = [_head(records, len(by_name)), _verdicts(by_name), _errata(by_name)]
     paper = ""
     for name, of_figure in by_name.items():
         if name.split(".")[0] != paper:
@@ -35,42 +45,53 @@ def page(records: Sequence[FigureRecord]) -> str:
 
 
 def _head(records: Sequence[FigureRecord], figures: int) -> str:
-    holds = sum(r.verdict.word == HOLDS for r in records)
-    share = holds / max(1, len(records))
+    if not records:
+        return "<h1>The figures of the papers</h1><p>Nothing has been measured yet.</p>"
+    runs = sum(len(r.runs) for r in records)
     machines = list(dict.fromkeys(r.machine.rsplit(", load", 1)[0] for r in records))
     minutes = sum(r.seconds for r in records) / 60
     days = sorted({r.when[:10] for r in records})
-    quick = " A quick look: shorter runs than the report's." if any(r.quick for r in records) else ""
+    quick = " A quick look: shorter and fewer runs than the report's." if any(r.quick for r in records) else ""
+    words = {word: sum(r.outcome.word == word for r in records) for word in (HOLDS, SHAPE, DIFFERS)}
+    scores = "".join(f"<div><b>{count}</b><span>{word}</span></div>" for word, count in words.items())
+    meanings = "".join(f"<tr><td>{_word(word, word)}</td><td>{escape(text)}</td></tr>" for word, text in WORDS.items())
     return (
-        "<h1>The figures of the papers</h1>"
-        '<p class="soft">Every figure that the papers behind aurorad print, run again on the engine itself and in '
-        f"its simulator (simulated). Made by <code>aurorad bench figures --report DIR</code>.{quick}</p>"
-        '<div class="score">'
-        f"<div><b>{figures}</b><span>figures</span></div>"
-        f"<div><b>{len(records)}</b><span>runs</span></div>"
-        f"<div><b>{holds}</b><span>claims hold ({share:.0%})</span></div>"
-        f"<div><b>{len(records) - holds}</b><span>differ</span></div>"
-        f"<div><b>{minutes:.0f} min</b><span>to measure</span></div></div>"
-        f'<p class="soft">{escape("; ".join(machines))}; {escape(" to ".join(dict.fromkeys((days[0], days[-1]))))}. '
+        f'<h1>The figures of the papers</h1>{ABOUT}<div class="score">'
+        f"<div><b>{figures}</b><span>figures and claims</span></div>"
+        f"<div><b>{runs:,}</b><span>runs, {minutes:.0f} min</span></div>{scores}</div>"
+        f'<table class="parameters">{meanings}</table>'
+        f'<p class="soft">Made by <code>aurorad bench figures --report DIR</code>.{quick} '
+        f"{escape('; '.join(machines))}; {escape(' to '.join(dict.fromkeys((days[0], days[-1]))))}. "
         "Compare shapes and ratios: absolute times say more about the machine.</p>"
-        if records
-        else "<h1>The figures of the papers</h1><p>Nothing has been measured yet.</p>"
     )
 
 
 def _verdicts(by_name: dict[str, list[FigureRecord]]) -> str:
     lines = []
     for name, of_figure in by_name.items():
-        words = " ".join(_word(r.verdict.word, f"{r.engine}: {r.verdict.word}") for r in of_figure)
-        first = of_figure[0]
-        lines.append(
-            f'<tr><td><a href="#{name}">{name}</a></td><td>{escape(first.figure.title)}</td><td>{words}</td></tr>'
-        )
+        by_engine = {r.engine: r for r in of_figure}
+        cells = "".join(f"<td>{_score(by_engine.get(engine))}</td>" for engine in (REAL, SIMULATED))
+        title = escape(of_figure[0].figure.title)
+        lines.append(f'<tr><td><a href="#{name}">{name}</a></td><td>{title}</td>{cells}</tr>')
     return (
-        '<table class="verdicts"><thead><tr><th>figure</th><th>what is shown</th><th>the claim</th></tr></thead><tbody>'
-        + "".join(lines)
-        + "</tbody></table>"
+        '<table class="verdicts"><thead><tr><th>figure</th><th>what is shown</th><th>real engine</th><th>simulated</th>'
+        "</tr></thead><tbody>" + "".join(lines) + "</tbody></table>"
     )
+
+
+def _score(record: FigureRecord | None) -> str:
+    if record is None:
+        return ""
+    outcome = record.outcome
+    return f'{_word(outcome.word, outcome.word)} <span class="soft">{outcome.held} of {outcome.variations}</span>'
+
+
+def _errata(by_name: dict[str, list[FigureRecord]]) -> str:
+    found = {name: of[0].figure.erratum for name, of in by_name.items() if of[0].figure.erratum}
+    if not found:
+        return ""
+    lines = "".join(f'<li><a href="#{name}">{name}</a>: {escape(text)}</li>' for name, text in found.items())
+    return f"<h2>Errata: what the papers print and cannot mean</h2><ul>{lines}</ul>"
 
 
 def _word(word: str, text: str) -> str:
@@ -80,15 +101,23 @@ def _word(word: str, text: str) -> str:
 def _card(name: str, of_figure: Sequence[FigureRecord]) -> str:
     figure = of_figure[0].figure
     wide = " wide" if len(of_figure) == 1 or max(len(r.measured.panels) for r in of_figure) > 1 else ""
-    parameters = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in figure.parameters.items())
+    printed = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in figure.printed.items())
+    unprinted = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(str(s.default))}</td>"
+        f"<td>{escape(', '.join(map(str, s.swept)))}</td><td>{escape(s.why)}</td></tr>"
+        for name, s in figure.unprinted.items()
+    )
     doc = escape(of_figure[0].doc.strip().partition("\n")[2].strip())
+    erratum = f'<div class="claim erratum"><b>Erratum</b>{escape(figure.erratum)}</div>' if figure.erratum else ""
     return (
         f'<section class="card" id="{name}"><header><span class="number">{name}</span>'
         f"<h3>{escape(figure.title)}</h3></header>"
-        f'<div class="claim"><b>The paper</b>{escape(figure.claim)}</div>'
+        f'<div class="claim"><b>The paper</b>{escape(figure.claim)}</div>{erratum}'
         f'<div class="engines{wide}">{"".join(map(_engine, of_figure))}</div>'
-        f"<details><summary>The experiment</summary>"
-        f'<table class="parameters">{parameters}</table><p class="doc">{_flow(doc)}</p></details></section>'
+        f'<details><summary>The experiment</summary><p class="doc">{_flow(doc)}</p>'
+        f'<p><b>Printed by the paper, used as printed</b></p><table class="parameters">{printed}</table>'
+        "<p><b>Not printed: our value, the values of the sweep, and why</b></p>"
+        f'<table class="parameters">{unprinted}</table></details></section>'
     )
 
 
@@ -99,21 +128,44 @@ def _flow(doc: str) -> str:
 
 
 def _engine(record: FigureRecord) -> str:
-    plot = _plot(record)
-    checks = "".join(
-        f"<li>{escape(c.seen)}</li>" if c.ok else f'<li><span class="not">not so:</span> {escape(c.seen)}</li>'
-        for c in sorted(record.verdict.checks, key=lambda c: c.ok)
-    )
-    explained = record.figure.differs.get(record.engine, "") if record.verdict.word != HOLDS else ""
-    reason = f"<p><b>Why:</b> {escape(explained)}</p>" if explained else ""
+    outcome = record.outcome
+    statements = "".join(_statement(s) for s in outcome.statements)
+    reason = f"<p><b>What we found:</b> {escape(record.finding)}</p>" if record.finding else ""
     numbers = "".join(f"<p>{escape(k)}: {number(v)}</p>" for k, v in record.measured.numbers.items())
     tables = "".join(_table(rows(p), p.title or p.y) for p in record.measured.panels)
+    seeds = f"{outcome.seeds_held} of {outcome.seeds} seeds at our settings"
     return (
-        f'<div class="engine"><h4>{_word(record.verdict.word, record.verdict.word)}{escape(record.engine)} engine</h4>'
-        f'{plot}<div class="why"><ul>{checks}</ul>{reason}</div>'
+        f'<div class="engine"><h4>{_word(outcome.word, outcome.word)}{escape(record.engine)} engine '
+        f'<span class="soft">holds in {outcome.held} of {outcome.variations} runs; {seeds}</span></h4>'
+        f'{_plot(record)}{_paper(record)}<div class="why"><ul>{statements}</ul>{reason}</div>'
         f'<details><summary>The numbers</summary><div class="data">{tables}{numbers}'
-        f'<p class="soft">{record.seconds:.0f} s on {record.when}; {escape(record.machine)}</p></div></details></div>'
+        f'<p class="soft">{len(record.runs)} runs, {record.seconds:.0f} s, {record.when}; {escape(record.machine)}</p>'
+        "</div></details></div>"
     )
+
+
+def _statement(held: Held) -> str:
+    """Say in how many runs a statement holds, and where it breaks."""
+    reading = f"<i>{escape(held.reading)}</i>: " if held.reading else ""
+    line = f"{reading}{escape(held.what)}: <b>{held.held} of {held.of}</b> ({escape(held.seen)})"
+    if not held.broken:
+        return f"<li>{line}</li>"
+    places = "".join(f"<li>{escape(place)}</li>" for place in held.broken)
+    return f"<li>{line}<details><summary>where it breaks</summary><ul>{places}</ul></details></li>"
+
+
+def _paper(record: FigureRecord) -> str:
+    """Lay our numbers beside the paper's."""
+    if not record.figure.paper:
+        return ""
+    outcome = record.outcome
+    lines = "".join(
+        f"<tr><td>{escape(p.what)}</td><td>{p.value:g}</td><td>{escape(str(outcome.ours[p.what]))}</td>"
+        f"<td>{'near' if outcome.is_near[p.what] else 'not near'}</td></tr>"
+        for p in record.figure.paper
+    )
+    head = "<tr><th></th><th>the paper</th><th>ours</th><th></th></tr>"
+    return f'<div class="data"><table>{head}{lines}</table></div>'
 
 
 def _plot(record: FigureRecord) -> str:

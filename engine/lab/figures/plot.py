@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from io import BytesIO
 from typing import Any
 
-from engine.lab.figures.figure import Panel
+from engine.lab.figures.figure import Panel, PaperPoint
 from engine.lab.figures.record import FigureRecord
 from engine.simulate.report import PlotError
 
 COLOURS = ("#1f5fa8", "#d1495b", "#2a9d6f", "#e39a1f", "#7b4fa6", "#3aa6b9", "#8a5a44", "#c2569b", "#6b7280")
-MARKERS = "osD^vPXd*"
+MARKERS = "osD^vPXd"
+INK = "#111827"
 WIDTH, HEIGHT = 5.4, 3.6  # inches, of a panel
 NARROW = 60.0  # a logarithmic range with fewer than two powers of ten in it
 MISSING = "plots need matplotlib: pip install 'aurorad[plots]' (tables and verdicts need nothing)"
@@ -32,8 +34,8 @@ def picture(record: FigureRecord, format: str = "png", dpi: int = 110) -> bytes:
         figure = figures.Figure(figsize=(WIDTH * columns, HEIGHT * lines), layout="constrained")
         agg.FigureCanvasAgg(figure)
         axes = figure.subplots(lines, columns, squeeze=False)
-        for axis, panel in zip(axes.flat, panels, strict=False):
-            _panel(axis, panel)
+        for number, (axis, panel) in enumerate(zip(axes.flat, panels, strict=False)):
+            _panel(axis, panel, [p for p in record.figure.paper if p.panel == number])
         for axis in list(axes.flat)[len(panels) :]:
             axis.set_visible(False)
         out = BytesIO()
@@ -42,14 +44,12 @@ def picture(record: FigureRecord, format: str = "png", dpi: int = 110) -> bytes:
     return out.getvalue()
 
 
-def _panel(axis: Any, panel: Panel) -> None:
+def _panel(axis: Any, panel: Panel, paper: Sequence[PaperPoint]) -> None:
     if panel.kind == "lines":
         _lines(axis, panel)
     else:
         _bars(axis, panel)
-    for marks, line in ((panel.marks, axis.axhline), (panel.marks_x, axis.axvline)):
-        for name, value in marks.items():
-            line(value, color="#6b7280", linewidth=0.9, linestyle="--", label=name, zorder=1)
+    _printed(axis, paper)
     axis.set_xlabel(panel.x)
     axis.set_ylabel(panel.y)
     if panel.title:
@@ -64,9 +64,23 @@ def _panel(axis: Any, panel: Panel) -> None:
         axis.set_ylim(bottom=0)
     axis.grid(axis="y", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
-    if len(panel.curves) + len(panel.marks) + len(panel.marks_x) > 1:
+    if len(panel.curves) + len(paper) > 1:
         above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": len(panel.curves)}
         axis.legend(frameon=False, fontsize=8, **({} if panel.kind == "lines" else above))
+
+
+def _printed(axis: Any, paper: Sequence[PaperPoint]) -> None:
+    """Draw the numbers that the paper prints: a star, a level or a place on the x axis."""
+    for point in paper:
+        label = f"the paper: {point.what}, {point.value:g}"
+        if point.is_x:
+            axis.axvline(point.value, color=INK, linewidth=0.9, linestyle=":", label=label, zorder=1)
+        elif point.x is None:
+            axis.axhline(point.value, color=INK, linewidth=0.9, linestyle=":", label=label, zorder=1)
+        else:
+            axis.plot(
+                [point.x], [point.value], "*", markersize=13, color="none", markeredgecolor=INK, label=label, zorder=5
+            )
 
 
 def _plain_ticks(axis: Any, values: list[float]) -> None:
@@ -95,6 +109,11 @@ def _lines(axis: Any, panel: Panel) -> None:
             linewidth=1.6,
             label=name,
         )
+        if band := panel.bands.get(name):
+            low, high = zip(*band, strict=True)
+            axis.fill_between(
+                [x for x, _ in curve], low, high, color=COLOURS[i % len(COLOURS)], alpha=0.15, linewidth=0
+            )
 
 
 def _bars(axis: Any, panel: Panel) -> None:

@@ -14,7 +14,7 @@ each reading of the clock costs a microsecond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from threading import Lock, get_ident, local
 from time import (
@@ -39,6 +39,7 @@ from engine.run.core import Engine
 from engine.run.tuning import tune_process
 from engine.simulate.arrivals import Trains, merge
 from engine.simulate.samples import make_train
+from router.event_time import EventTime
 from scheduler.policies import Policy
 from scheduler.state import SchedulerSettings
 from storage.train import Train, constant_ns
@@ -73,7 +74,11 @@ class ProcessorClock:
         self._ahead_ns = time_ns() - self()
 
     def __call__(self) -> int:
-        return process_time_ns() - clock_gettime_ns(self._keeper) + self._ahead_ns
+        return self.busy_ns() + self._ahead_ns
+
+    def busy_ns(self) -> int:
+        """Return the processor time alone, without the time that was skipped."""
+        return process_time_ns() - clock_gettime_ns(self._keeper)
 
     def skip_to(self, then_ns: int) -> None:
         self._ahead_ns += max(0, then_ns - self())
@@ -91,42 +96,61 @@ def run_real(
     """Run the engine on arrivals. ``apart`` measures the parts of the overhead to the microsecond."""
     clock = ProcessorClock()
     deliveries = Deliveries(network, statistics, clock)
-    name = policy if isinstance(policy, str) else "round_robin"
-    engine = Engine(
-        network,
-        deliveries.outlets,
-        workers=1,
-        policy=name,
-        settings=settings,
-        statistics=statistics,
-        now_ns=clock,
-    )
-    if not isinstance(policy, str):
-        engine.loop.follow(policy)
+    engine = make_engine(network, deliveries.outlets, policy, settings, statistics, clock)
     ledger = TimeLedger(engine) if apart else None
+    begun_ns = clock.busy_ns()
     elapsed_ns = drive(engine, trains, clock, ledger)
     reading = engine.readings.scheduler()
-    parts = {part: getattr(reading, part) for part in PARTS} if ledger is None else ledger.read(engine)
+    parts = {part: getattr(reading, part) for part in PARTS}
+    if ledger is not None:
+        parts = ledger.read(clock.busy_ns() - begun_ns)
     return outcome(engine, deliveries, elapsed_ns, plans=reading.steps, **parts)
+
+
+def make_engine(
+    network: Network,
+    outlets: Sequence[Callable[..., None]],
+    policy: str | Policy,
+    settings: SchedulerSettings,
+    statistics: Statistics,
+    clock: ProcessorClock,
+    *,
+    event_time: EventTime | None = None,
+    one_by_one: bool = False,
+) -> Engine:
+    """Make an engine with one worker. ``one_by_one``: a decision is made when the worker is free, and not ahead."""
+    name = policy if isinstance(policy, str) else "round_robin"
+    engine = Engine(
+        network, outlets, workers=1, policy=name, settings=settings, statistics=statistics, now_ns=clock,
+        event_time=event_time,
+    )  # fmt: skip
+    if not isinstance(policy, str):
+        engine.loop.follow(policy)
+    if one_by_one:
+        engine.loop.plans_at_least, engine.loop.ahead_ns = 1, 0
+    return engine
 
 
 class TimeLedger:
     """Divide processor time among the parts of the engine: a thread's time goes to the innermost part that it runs.
 
     The parts are those of figure 2 of P0. Storage: putting trains on queues, on any thread, and taking them off.
-    Scheduler: its steps, on any thread that brings an event, also inside a plan. Worker: the rest of a plan without its
-    boxes. The time of feeding arrivals counts for none of them. (The engine's own reading is coarser: it counts a put
-    and a step inside a plan as the worker's time too.)
+    Scheduler: its steps. Boxes: their calls, without what these put on queues. Worker: all other processor time of the
+    engine, that is the rest of its plans and of the hand-over between threads. The time of feeding arrivals counts for
+    none of them. All of it is read from the processor time of threads, so the parts add up. (The engine's own reading
+    is in wall time, and it counts a put and a step inside a plan as the worker's time too.)
     """
 
     def __init__(self, engine: Engine) -> None:
-        self.ns = dict.fromkeys((*PARTS, "feeding"), 0)
+        self.ns = dict.fromkeys((*PARTS, "box_ns", "feeding"), 0)
         self._inside = local()
         storage: Any = engine.storage
         storage.enqueue = self.of("storage_ns", storage.enqueue)
         storage.take = self.of("storage_ns", storage.take)
         engine.loop.step = self.of("scheduler_ns", engine.loop.step)  # type: ignore[method-assign]
-        engine.pool.work = self.of("worker_ns", engine.pool.work)  # type: ignore[method-assign]
+        for runtime in engine.runtimes:
+            box: Any = runtime.box
+            box.run = self.of("box_ns", type(box).run.__get__(box))
 
     def of(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function so that its time is counted. Only a worker and the feeding thread write the sums, in turn
@@ -145,25 +169,29 @@ class TimeLedger:
 
         return timed
 
-    def read(self, engine: Engine) -> dict[str, float]:
-        boxes_ns = sum(r.cost_ns for r in engine.runtimes)
-        return {part: self.ns[part] - (boxes_ns if part == "worker_ns" else 0) for part in PARTS}
+    def read(self, busy_ns: float) -> dict[str, float]:
+        """Return the parts of the processor time that the engine took."""
+        return {**{part: self.ns[part] for part in (*PARTS, "box_ns")}, "worker_ns": busy_ns - sum(self.ns.values())}
 
 
 class ArrivalFeeder:
     """Feed the arrivals that are due, on the calling thread. Those of one moment all enter before the next decision."""
 
-    def __init__(self, engine: Runnable, trains: Mapping[int, Trains], clock: Callable[[], int]) -> None:
-        times, streams, counts = merge(trains)
+    def __init__(
+        self, engine: Runnable, trains: Mapping[int, Trains], clock: Callable[[], int], beats_ns: int = 0
+    ) -> None:
+        times, streams, counts = merge(with_beats(trains, beats_ns) if beats_ns else trains)
         schemas = [s.schema for s in engine.network.streams]
-        made = {key: make_train(schemas[key[0]], key[1], seed=0) for key in set(zip(streams, counts, strict=True))}
+        made = {
+            key: make_train(schemas[key[0]], key[1], seed=0) for key in set(zip(streams, counts, strict=True)) if key[1]
+        }
         self._engine = engine
         self._clock = clock
         self._lock = Lock()
         self._at = 0
         self._times = times
         self._streams = streams
-        self._trains = [made[key] for key in zip(streams, counts, strict=True)]
+        self._trains = [made.get(key) for key in zip(streams, counts, strict=True)]  # None: a heartbeat
         self.begun_ns = clock()
 
     @property
@@ -189,18 +217,42 @@ class ArrivalFeeder:
         with engine.loop.paused() if together and isinstance(engine, Engine) else nullcontext():
             for i in range(self._at, end):
                 train = self._trains[i]
+                if train is None:
+                    cast(Engine, engine).ingress.heartbeat(self._streams[i], due_ns)
+                    continue
                 arrivals = constant_ns(due_ns, train.count)
                 admit(self._streams[i], Train(train.schema, train.columns, arrivals, pools=train.pools))
         self._at = end
 
 
+def with_beats(trains: Mapping[int, Trains], every_ns: int) -> dict[int, Trains]:
+    """Add heartbeats to all streams: trains of no tuples, a little after the last tuple, too."""
+    last_ns = max(int(times[-1]) for times, _ in trains.values() if len(times))
+    beats = np.arange(every_ns, last_ns + 3 * every_ns, every_ns)
+    out: dict[int, Trains] = {}
+    for stream, (times, counts) in trains.items():
+        moments = np.concatenate([times, beats])
+        order = np.argsort(moments, kind="stable")
+        out[stream] = moments[order], np.concatenate([counts, np.zeros(len(beats), np.int64)])[order]
+    return out
+
+
 def drive(
-    engine: Runnable, trains: Mapping[int, Trains], clock: ProcessorClock, ledger: TimeLedger | None = None
+    engine: Runnable,
+    trains: Mapping[int, Trains],
+    clock: ProcessorClock,
+    ledger: TimeLedger | None = None,
+    until_ns: int | None = None,
+    beats_ns: int = 0,
 ) -> int:
-    """Start, feed each train when it is due, drain, stop; return the time from the start to the end."""
+    """Start, feed each train when it is due, drain, stop; return the time from the start to the end.
+
+    ``until_ns``: stop at this time, whatever still waits. ``beats_ns``: send heartbeats on all streams in this
+    interval.
+    """
     tune_process()
     engine.start()
-    feeder = ArrivalFeeder(engine, trains, clock)
+    feeder = ArrivalFeeder(engine, trains, clock, beats_ns)
     feed_due = feeder.feed_due if ledger is None else ledger.of("feeding", feeder.feed_due)
     if isinstance(engine, Engine):
         engine.pool.before_plan = lambda boxes: feed_due()
@@ -209,7 +261,9 @@ def drive(
         while (due_ns := feeder.next_ns) is not None or not engine.is_quiet():
             if isinstance(engine, Engine) and engine.storage.is_empty():
                 engine.loop.drain_mailbox()  # else a plan's end is read only when the scheduler's thread looks again
-            if due_ns is not None and engine.is_quiet():
+            if until_ns is not None and clock() - feeder.begun_ns >= until_ns:
+                break
+            if due_ns is not None and (engine.is_quiet() or is_waiting_for_time(engine)):
                 clock.skip_to(due_ns)
             feed_due()
             if monotonic() > deadline_s:
@@ -220,13 +274,22 @@ def drive(
         engine.stop()
 
 
+def is_waiting_for_time(engine: Runnable) -> bool:
+    """Tell whether tuples wait, nothing runs, and the policy wants none of them yet: batches that are not full."""
+    if not isinstance(engine, Engine) or engine.state.outstanding:
+        return False
+    engine.loop.drain_mailbox()
+    is_idle = not engine.state.outstanding
+    return is_idle and engine.loop.is_resting
+
+
 def outcome(engine: Runnable, deliveries: Deliveries, elapsed_ns: int, **overheads: float) -> LabRun:
     """Collect the results of a run. ``overheads`` are the times outside the boxes; none for threads per box."""
-    known: dict[str, Any] = dict.fromkeys((*PARTS, "plans"), 0) | overheads
+    boxes_ns = float(np.sum([r.cost_ns for r in engine.runtimes]))
+    known: dict[str, Any] = dict.fromkeys((*PARTS, "plans"), 0) | {"box_ns": boxes_ns} | overheads
     return LabRun(
         **deliveries.qualities(),  # type: ignore[arg-type]
         elapsed_ns=float(elapsed_ns),
-        box_ns=float(np.sum([r.cost_ns for r in engine.runtimes])),
         calls=int(np.sum([r.calls for r in engine.runtimes])),
         mean_bytes=0.0,
         **known,

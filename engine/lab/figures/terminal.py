@@ -6,8 +6,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.lab.figures.figure import HOLDS, PAPERS, Panel
+from engine.lab.figures.figure import HOLDS, PAPERS, SHAPE, Panel
 from engine.lab.figures.record import FigureRecord
+
+COLOURS = {HOLDS: "green", SHAPE: "yellow"}
 
 
 def number(value: float | None) -> str:
@@ -27,7 +29,7 @@ def rows(panel: Panel) -> list[list[str]]:
 
 
 def show_record(console: Console, record: FigureRecord) -> None:
-    figure, verdict = record.figure, record.verdict
+    figure, outcome = record.figure, record.outcome
     paper = PAPERS[record.name.split(".")[0]]
     quick = ", a quick look" if record.quick else ""
     console.print(f"\n[bold]{record.name}  {escape(figure.title)}[/bold]  ({record.engine} engine{quick})")
@@ -42,6 +44,17 @@ def show_record(console: Console, record: FigureRecord) -> None:
         console.print(table)
     for name, value in record.measured.numbers.items():
         console.print(f"{escape(name)}: {number(value)}", highlight=False)
-    colour = "green" if verdict.word == HOLDS else "red"
+    for point in figure.paper:
+        word = "near" if outcome.is_near[point.what] else "not near"
+        ours = outcome.ours[point.what]
+        console.print(
+            f"{escape(point.what)}: the paper {point.value:g}, ours {escape(str(ours))}: {word}", highlight=False
+        )
+    colour = COLOURS.get(outcome.word, "red")
     console.print(f"[bold]the paper:[/bold] {escape(figure.claim)}")
-    console.print(f"[bold]ours:[/bold]      [{colour}]{verdict.word}[/{colour}]: {escape(record.why)}")
+    console.print(
+        f"[bold]ours:[/bold]      [{colour}]{outcome.word}[/{colour}] in {outcome.held} of {outcome.variations} runs "
+        f"({outcome.seeds_held} of {outcome.seeds} seeds at our settings): {escape(record.why)}"
+    )
+    if figure.erratum:
+        console.print(f"[bold]erratum:[/bold]   {escape(figure.erratum)}")

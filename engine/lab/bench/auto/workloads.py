@@ -2,8 +2,8 @@
 
 They are those figures of the papers that are about quality of service, and the demo:
 
-- P0 11: 20 applications of five boxes in a row, with tight or loose graphs at random. It runs as in the figure (bursts,
-  one box at a time) and as in a daemon (superboxes, Poisson arrivals).
+- P0 11: 20 applications of five boxes in a row, with tight or loose graphs at random. It runs in bursts,
+  one box at a time, and as in a daemon (superboxes, Poisson arrivals).
 - P0 13: 200 applications of five boxes in a row, graphs of many shapes; likewise.
 - P4 8: 100 queries of one to three boxes with deadlines; a scheduling step costs more than a task, and a late task is
   worth nothing.
@@ -26,7 +26,7 @@ import numpy as np
 from catalog.network import Network
 from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
-from engine.lab.figures import p0_11, p0_13
+from engine.lab.figures.p0_testbed import COST_NS, rate_at_capacity, trees
 from engine.run.declared_costs import declared_costs
 from engine.run.network_file import read_network
 from engine.run.settings import scheduler_settings
@@ -42,6 +42,8 @@ LOADS = (0.3, 0.7, 0.9, 1.2)
 PLAIN = SchedulerSettings(traversal="auto")
 TIGHT = QoSGraph(((0.0, 1.0), (0.001 * SECOND, 1.0), (1.0 * SECOND, 0.0)))
 LOOSE = QoSGraph(((0.0, 1.0), (4.0 * SECOND, 1.0), (5.0 * SECOND, 0.0)))
+SOONER = 10  # by which costs and graphs of the bursts are divided
+SOONER_COST_NS = (COST_NS[0] / SOONER, COST_NS[1] / SOONER)
 DEMO = Path(__file__).resolve().parents[4] / "configs" / "demo.yaml"
 
 
@@ -98,21 +100,36 @@ P4_OVERHEADS = Overheads(step_ns=500_000.0, claim_ns=0.0, plan_ns=0.0, call_ns=0
 
 
 def of_figure_11(load: float, seconds: float) -> Workload:
-    """Set up as ``bench figure P0.11`` does: bursts on all streams at once, one box at a time."""
-    network = p0_11.network()
-    trains = p0_11.bursts(network, load, int(seconds * SECOND))
+    """Set up the network of P0.11 with bursts: 20 tuples for every application at once, one box at a time."""
+    random = Random(1)
+    graphs = [_sooner(TIGHT), _sooner(LOOSE)] * 10
+    random.shuffle(graphs)
+    network = trees(20, fan_out=1, cost_ns=SOONER_COST_NS, qos=graphs, seed=1)
+    gap_ns = 20 * SECOND / (rate_at_capacity(network) * load)
+    times = np.arange(0, int(seconds * SECOND), gap_ns).astype(np.int64)
+    trains = {s.number: (times, np.full(len(times), 20, np.int64)) for s in network.streams}
     settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 5))
     return Workload(network, declared_costs(network), trains, 1, settings)
 
 
 def of_figure_13(load: float, bursts: int) -> Workload:
-    """Set up as ``bench figure P0.13`` does: all applications get tuples at the same moments."""
-    network = p0_13.network()
-    times = (np.arange(bursts) * (p0_13.WORK_NS / load)).astype(np.int64)
-    trains = {s.number: (times, np.full(bursts, p0_13.BURST, np.int64)) for s in network.streams}
+    """Set up the network of P0.13 with bursts: 4 tuples for every application at once, one box at a time."""
+    random, graphs = Random(1), []
+    work_ns = 200 * 4 * 5 * sum(SOONER_COST_NS) / 2  # of one burst
+    for _ in range(200):
+        flat_ns, fall_ns = random.uniform(0.02, 1.4) * work_ns, random.uniform(0.1, 1.0) * work_ns
+        graphs.append(QoS(QoSGraph(((0.0, 1.0), (flat_ns, 1.0), (flat_ns + fall_ns, 0.0)))))
+    network = trees(200, fan_out=1, cost_ns=SOONER_COST_NS, qos=graphs, seed=1)
+    times = (np.arange(bursts) * (work_ns / load)).astype(np.int64)
+    trains = {s.number: (times, np.full(bursts, 4, np.int64)) for s in network.streams}
     settings = SchedulerSettings(unit="box", train=TrainRule("tuples", 2))
     overheads = Overheads(step_ns=13_000.0)
     return Workload(network, declared_costs(network), trains, 1, settings, overheads)
+
+
+def _sooner(graph: QoSGraph) -> QoS:
+    """Divide the times of a graph as the costs are divided."""
+    return QoS(QoSGraph(tuple((ns / SOONER, utility) for ns, utility in graph.points)))
 
 
 def of_papers(name: str, load: float, seconds: float, seed: int) -> Workload:
