@@ -25,7 +25,8 @@ and the compiler of ``prefer`` expressions (``decide/values``).
 
 Read in this order: ``shed_plan`` (the data), ``decide/places`` (where), ``decide/values`` (the worth of a tuple),
 ``decide/segments``, ``decide/graphs``, ``decide/walk`` and ``decide/road_map`` (which drops), ``decide/controller``
-(how far), ``decide/shedder`` (all of it on a tick), ``control_loop``; then ``apply/picks`` (which tuples),
+(how far), ``decide/unit_caps`` and ``decide/urgent_levels`` (what is full alone, and what is urgent alone),
+``decide/incurable``, ``decide/shedder`` (all of it on a tick), ``control_loop``; then ``apply/picks`` (which tuples),
 ``apply/arc``, ``apply/shedding`` (the plan in force), ``apply/limits``; then ``record/ring``, ``record/losses`` and
 ``record/book``. ``decide/warnings`` tells the user in advance where shedding cannot work.
 """

@@ -16,19 +16,15 @@ that really costs more shows in the backlog meanwhile. Refused: the CPU time of 
 a lock, a disk, another machine) does not use.
 
 The latency graphs say what may wait. A backlog that is worked off before its outputs leave their good zone harms no
-output, so a burst that fits into it is no overload. Where the policy runs urgent outputs first, each deadline has its
-own *level*: the backlog of all outputs that are at least as urgent must fit into half of the deadline. Under other
-policies every tuple waits for every other one, and there is one level, the tightest. Backlog beyond a level must be
-worked off within ``CATCH_UP_S``; backlog beyond half of the tightest level within ``CATCH_UP_SLOWLY_S``, because even
-where the order is kept, workers that are never idle cost the urgent outputs some milliseconds.
+output, so a burst that fits into it is no overload (``levels``). During an overload the backlog beyond half of the
+tightest deadline's is worked off within ``CATCH_UP_SLOWLY_S``, because even where the order is kept, workers that are
+never idle cost the urgent outputs some milliseconds.
 
 The headroom is for what no average shows, and the right amount is not known in advance: during an overload it is
 *trimmed*. While less waits than could without harm, workers are idle now and then, so more work can be taken. When more
 than that waits, it was too much. The engine settles at full use, with a short queue of tuples that are not urgent. The
 trim may double the plan, because costs may be that wrong: shedding keeps queues short, short trains carry the cost of
 their calls, and the load that was measured so would keep up the shedding for ever.
-
-The verdict looks ``AHEAD_S`` ahead: it adds what the backlog grows in that time.
 
 A unit of the scheduler runs on one worker at a time (``unit_load``). Work that waits for a unit that is full counts
 against that unit alone: no drop elsewhere would melt it.
@@ -47,9 +43,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from catalog.load_verdict import LoadState, LoadVerdict
+from catalog.load_verdict import LevelLoad, LoadState, LoadVerdict
 from catalog.network import Network
 from catalog.stats import Floats
+from qos_monitor.levels import STANDING, WAIT_AT_MOST_NS, UrgencyLevel, find_levels, level_loads, may_wait_ns
 from qos_monitor.sampler import Sample
 from qos_monitor.unit_load import Units, unit_loads
 
@@ -57,11 +54,8 @@ Flags = npt.NDArray[np.bool_]
 
 HEADROOM = 0.95  # share of capacity that may be planned for; the rest is for what no average shows
 TRIM_AT_MOST, TRIM_UP_PER_S, TRIM_DOWN_PER_S = 1.0, 0.1, 0.5
-STANDING = 0.2  # of the backlog allowed at the last level: the target during an overload
 CLOSE_RATIO = 0.9
-CATCH_UP_S, CATCH_UP_SLOWLY_S = 0.7, 8.0  # time to work off a backlog that harms, and one that does not yet
-AHEAD_S = 0.2
-BEGUN_RATIO = 0.25  # of the backlog allowed: with less than that no overload begins
+CATCH_UP_SLOWLY_S = 8.0  # time to work off a backlog that does not harm yet
 RISE_TAU_S, FALL_TAU_S = 0.15, 0.5  # of rates: up fast, down slowly
 CAPACITY_TAU_S = 0.5
 PRICED_TAU_S, PRICE_TAU_S = 0.5, 0.7
@@ -70,15 +64,7 @@ TICK_S = 0.1
 TREND_TAU_S = 1.0
 BUSY_ENOUGH = 0.5  # with a smaller busy share, the capacity at full time would be a guess
 SLOWEST_RATIO = 0.05  # of the workers' time: capacity is never taken as less
-WAIT_AT_LEAST_NS, WAIT_AT_MOST_NS = 20_000_000, 1_000_000_000
 SUFFERS_BELOW = 0.95
-
-
-class UrgencyLevel(NamedTuple):
-    """The arcs whose tuples run before all less urgent ones."""
-
-    wait_ns: int  # how long their tuples may wait
-    arcs: Flags
 
 
 class Terms(NamedTuple):
@@ -102,28 +88,13 @@ class Terms(NamedTuple):
         others = [a for s in network.streams if s.overload != "shed" for a in s.arcs] if sheds.any() else []
         if not sheds.any():
             sheds, arcs = np.ones_like(sheds), np.ones_like(arcs)
-        waits = [_may_wait_ns(o.qos.deadline_ns) for o in network.outputs]
+        waits = [may_wait_ns(o.qos.deadline_ns) for o in network.outputs]
         wait_ns = min(waits, default=WAIT_AT_MOST_NS)
         graphs = [o.qos.latency for o in network.outputs]
         best = np.array([1.0 if g is None else g.points[0][1] for g in graphs], np.float64)
-        levels = _levels(network, waits, arcs) if urgent_first else ()
-        levels = levels or (UrgencyLevel(wait_ns, arcs),)
+        levels = find_levels(network, waits, arcs, urgent_first)
         known = units if units is not None else [(node.number,) for node in network.boxes]
         return cls(sheds, arcs, np.array(others, np.intp), wait_ns, levels, best, Units.of(network, known, arcs, waits))
-
-
-def _may_wait_ns(deadline_ns: int | None) -> int:
-    at_most_ns = WAIT_AT_MOST_NS if deadline_ns is None else deadline_ns // 2
-    return min(max(at_most_ns, WAIT_AT_LEAST_NS), WAIT_AT_MOST_NS)
-
-
-def _levels(network: Network, waits: list[int], counted: Flags) -> tuple[UrgencyLevel, ...]:
-    """Return one level for each deadline."""
-    behind = [network.box_outputs[a.box] if a.box is not None else (a.output or 0,) for a in network.arcs]
-    by_arc = np.array([min((waits[o] for o in outputs), default=WAIT_AT_MOST_NS) for outputs in behind])
-    return tuple(
-        UrgencyLevel(wait_ns, counted & (by_arc <= wait_ns)) for wait_ns in sorted(set(by_arc[counted].tolist()))
-    )
 
 
 class LoadJudge:
@@ -156,7 +127,8 @@ class LoadJudge:
 def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> LoadVerdict:
     """Return the next verdict."""
     elapsed_s = sample.elapsed_ns / 1e9
-    rates = _rates(before, sample, elapsed_s)
+    rates = _rates(before.rates, sample, elapsed_s, FALL_TAU_S)
+    rates_now = _rates(before.rates_now, sample, elapsed_s, RISE_TAU_S)
     headroom = _headroom(before, sample, workers, elapsed_s)
     priced_ns, worked_ns = _priced(before, sample, elapsed_s)
     tuple_ns, scale = _prices(before, sample, priced_ns, worked_ns, elapsed_s)
@@ -170,8 +142,15 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
     units = unit_loads(before, sample, terms.units, workers, rates, scale, headroom)
     free = np.where(units.is_free(terms.units.of_arc), backlog, 0.0)
     free_ns = float(free[terms.arcs].sum())
-    catch_up_ns = _catch_up_ns(free, free_ns, terms, capacity_ns)
-    trim = _trim(before, free_ns, capacity_ns * terms.levels[-1].wait_ns / 1e9, elapsed_s)
+    arriving, coming = (np.where(terms.streams, tuple_ns * r, 0.0) for r in (rates, rates_now))
+    levels = level_loads(
+        before.levels, sample, terms.levels, terms.units.model, arriving, coming, free, capacity_ns, HEADROOM
+    )
+    slowly_ns = (free_ns - capacity_ns / 1e9 * terms.wait_ns / 2) / CATCH_UP_SLOWLY_S
+    catch_up_ns = max(slowly_ns, levels[-1].catch_up_ns, 0.0)
+    trim = _trim(before, levels, elapsed_s)
+    may_ns = (HEADROOM + trim) * capacity_ns
+    levels = tuple(level._replace(excess_ns=level.load_ns - may_ns + level.catch_up_ns) for level in levels)
     ratio = max(load_ns / capacity_ns, units.ratio)
     trend = 0.0
     if before.at_ns:
@@ -181,7 +160,7 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
     return LoadVerdict(
         at_ns=sample.at_ns,
         state=_state(
-            before, ratio, _begins(free, terms, load_ns, capacity_ns) or bool(units.late_ns[units.bound].any())
+            before, ratio, any(level.is_pressed for level in levels) or bool(units.late_ns[units.bound].any())
         ),
         load_ns=load_ns,
         capacity_ns=capacity_ns,
@@ -189,13 +168,14 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
         trend_per_s=trend,
         backlog_ns=backlog_ns,
         wait_ns=backlog_ns / capacity_ns * 1e9,
-        excess_ns=load_ns - (HEADROOM + trim) * capacity_ns + catch_up_ns,
+        excess_ns=load_ns - may_ns + catch_up_ns,
         catch_up_ns=catch_up_ns,
         trim=trim,
         headroom_ratio=headroom,
         others_ns=others_ns,
         suffering=_suffering(sample, terms),
         rates=tuple(rates.tolist()),
+        rates_now=tuple(rates_now.tolist()),
         tuple_ns=tuple(tuple_ns.tolist()),
         priced_ns=priced_ns,
         worked_ns=worked_ns,
@@ -204,7 +184,10 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
         unit_busy=tuple(units.busy.tolist()),
         unit_late_ns=tuple(units.late_ns.tolist()),
         unit_bound=tuple(units.bound.tolist()),
+        unit_stalled=tuple(units.stalled.tolist()),
+        unit_limits_ns=tuple(units.limits_ns.tolist()),
         unit_limit_ns=units.limit_ns,
+        levels=levels,
         late=tuple(np.flatnonzero(_is_late(sample, terms)).tolist()),
     )
 
@@ -216,28 +199,12 @@ def _state(before: LoadVerdict, ratio: float, begins: bool) -> LoadState:
     return "close" if ratio > CLOSE_RATIO else "fine"
 
 
-def _begins(backlog: Floats, terms: Terms, load_ns: float, capacity_ns: float) -> bool:
-    """Return whether some level holds a backlog that, with its growth, exceeds what may wait."""
-    grows_ns = AHEAD_S * max(0.0, load_ns - capacity_ns)
-    for level in terms.levels:
-        waits_ns, may_ns = float(backlog[level.arcs].sum()), capacity_ns * level.wait_ns / 1e9
-        if waits_ns > BEGUN_RATIO * may_ns and waits_ns + grows_ns > may_ns:
-            return True
-    return False
-
-
-def _catch_up_ns(backlog: Floats, backlog_ns: float, terms: Terms, capacity_ns: float) -> float:
-    """Return the work per second, beyond the arriving work, that brings the backlog back to what may wait."""
-    per_ns = capacity_ns / 1e9
-    soon = [(float(backlog[level.arcs].sum()) - per_ns * level.wait_ns) / CATCH_UP_S for level in terms.levels]
-    return max(0.0, (backlog_ns - per_ns * terms.wait_ns / 2) / CATCH_UP_SLOWLY_S, *soon)
-
-
-def _trim(before: LoadVerdict, backlog_ns: float, may_wait_ns: float, elapsed_s: float) -> float:
-    """Return the next trim: up while the backlog is below its target, down above it, 0 without an overload."""
-    if before.state != "overloaded":
+def _trim(before: LoadVerdict, levels: tuple[LevelLoad, ...], elapsed_s: float) -> float:
+    """Return the next trim: up while the backlog is below its target, down above it, 0 while no level is pressed."""
+    pressed = [level.backlog_ns / max(STANDING * level.may_wait_ns, 1.0) for level in levels if level.is_pressed]
+    if not pressed or not any(level.is_pressed for level in before.levels):
         return 0.0
-    full = backlog_ns / max(STANDING * may_wait_ns, 1.0)
+    full = max(pressed)
     per_s = TRIM_UP_PER_S * (1.0 - full) if full < 1.0 else -TRIM_DOWN_PER_S * min(full - 1.0, 1.0)
     return min(max(before.trim + per_s * elapsed_s, 0.0), TRIM_AT_MOST)
 
@@ -267,12 +234,12 @@ def _prices(
     return prices, float(prices.sum()) / total if total > 0 else 1.0
 
 
-def _rates(before: LoadVerdict, sample: Sample, elapsed_s: float) -> Floats:
+def _rates(before: tuple[float, ...], sample: Sample, elapsed_s: float, fall_tau_s: float) -> Floats:
     now = sample.offered_rates
-    if len(before.rates) != len(now):
+    if len(before) != len(now):
         return now
-    known = np.array(before.rates)
-    gain = np.where(now > known, _gain(elapsed_s, RISE_TAU_S), _gain(elapsed_s, FALL_TAU_S))
+    known = np.array(before)
+    gain = np.where(now > known, _gain(elapsed_s, RISE_TAU_S), _gain(elapsed_s, fall_tau_s))
     smoothed: Floats = known + gain * (now - known)
     return smoothed
 

@@ -37,6 +37,7 @@ class CappedFlow(NamedTuple):
     """The flow when caps hold beside the moves of the map."""
 
     kept: Floats  # by place: the share that it keeps
+    left: Floats  # by place: the share of all its tuples, shed further up or not, that leaves it
     saved_ns: float
     loss: float  # utility, in addition to that of the moves
 
@@ -117,6 +118,15 @@ class RoadMap:
             why=why,
         )
 
+    def caps(self, saving_ns: float, caps: Mapping[int, float]) -> dict[int, float]:
+        """Return these caps and those that, in the cheapest way, save this much work together with them."""
+        needed_ns = max(0.0, min(saving_ns, self.most_ns))
+        if needed_ns <= 0 or not self._moves:
+            return dict(caps)
+        _, flow = self._capped(needed_ns, caps)
+        narrowed = {i: float(flow.left[i]) for i in np.flatnonzero(flow.kept < 1.0 - CLOSE).tolist()}
+        return {i: min(caps.get(i, 1.0), narrowed.get(i, 1.0)) for i in {*caps, *narrowed}}
+
     def _capped(self, needed_ns: float, caps: Mapping[int, float]) -> tuple[float, CappedFlow]:
         """Return how far the plan goes on the map so that, with the caps, this much work is saved; and its flow."""
         low, high = 0.0, needed_ns
@@ -139,7 +149,7 @@ class RoadMap:
         for i, tuples in base.places.items():
             reach[i] += tuples
             open_reach[i] += tuples
-        shares = kept.copy()
+        shares, remains = kept.copy(), np.ones(count)
         delivered, open_delivered = dict(base.outputs), dict(base.outputs)
         work_ns = base.cost_ns
         for i in range(count):  # in the order of the flow
@@ -147,6 +157,7 @@ class RoadMap:
             if i in caps and left > caps[i] * self._full[i]:
                 left = caps[i] * self._full[i]
                 shares[i] = left / reach[i]
+            remains[i] = left / self._full[i] if self._full[i] > 0 else 1.0
             work_ns += left * after[i].cost_ns
             for child, tuples in after[i].places.items():
                 reach[child] += left * tuples
@@ -159,7 +170,7 @@ class RoadMap:
             if (whole := self._whole[output]) > 0 and tuples < open_delivered[output]:
                 graph = self._graphs[output]
                 loss += _loss(graph, tuples / whole) - _loss(graph, open_delivered[output] / whole)
-        return CappedFlow(shares, self.load_ns - work_ns, loss)
+        return CappedFlow(shares, remains, self.load_ns - work_ns, loss)
 
     def _find(self, saving_ns: float) -> tuple[int, float]:
         """Return how many moves are complete, and the share of the next one."""

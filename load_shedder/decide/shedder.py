@@ -24,6 +24,7 @@ from load_shedder.decide.places import find_places
 from load_shedder.decide.road_map import RoadMap, draw_map
 from load_shedder.decide.segments import ModelCosts, order_places
 from load_shedder.decide.unit_caps import UnitCaps, cap_units, places_before
+from load_shedder.decide.urgent_levels import UrgentLevels
 from load_shedder.shed_plan import NOTHING_SHED, DropPlace, ShedPlan
 
 DRIFT = 0.1
@@ -51,6 +52,8 @@ class Shedder:
         self._semantic_arcs = semantic_arcs
         self._strict = frozenset(o.number for o in network.outputs if o.qos.shed_by is None)
         self._before_unit: list[tuple[frozenset[int], bool]] = []
+        self._urgent = UrgentLevels(self._draw)
+        self._values: Mapping[int, ValueCells] | None = None
         self._caps_in_force: dict[int, float] = {}
         self._set_places(find_places(network, semantic_arcs))
         self.plan: ShedPlan = NOTHING_SHED
@@ -76,18 +79,20 @@ class Shedder:
         if not self.places:
             return None
         redrawn = self._redraw(verdict, tuple(read), values)
+        self._urgent.step(verdict)
         self.control = steer(
             self.control,
             excess_ns=verdict.excess_ns,
             load_ns=verdict.load_ns,
-            is_overloaded=verdict.state == "overloaded",
+            is_overloaded=verdict.levels[-1].is_pressed if verdict.levels else verdict.state == "overloaded",
             now_ns=verdict.at_ns,
             catch_up_ns=verdict.catch_up_ns,
             most=self._most_share(),
+            slack_s=verdict.levels[-1].slack_s if verdict.levels else 0.0,
         )
         if self.road_map is None:
             return None
-        wanted, caps = self.control.share, self._place_caps()
+        wanted, caps = self.control.share, self._urgent.caps(self._place_caps())
         same = abs(wanted - self._in_force) < STEP and bool(wanted) == bool(self._in_force)
         if not redrawn and same and not self._caps_differ(caps):
             return None
@@ -98,6 +103,7 @@ class Shedder:
     def _set_places(self, places: tuple[DropPlace, ...]) -> None:
         self.places = places
         self.road_map: RoadMap | None = None
+        self._urgent.forget_maps()
         self._not_before_ns = 0
         index = {place.arc: i for i, place in enumerate(order_places(self.network, places))}
         self._before_unit = [places_before(self.network, boxes, index) for boxes in self.units]
@@ -129,6 +135,7 @@ class Shedder:
         if self.control.lacks > LACKS or (not self.places and verdict.state == "overloaded"):
             return late
         boxes = {b for unit in self.caps.full if not self._before_unit[unit][1] for b in self.units[unit]}
+        boxes |= {b for level in self._urgent.lacking(LACKS) for b, is_urgent in enumerate(level) if is_urgent}
         return late & {o for b in boxes for o in self.network.box_outputs[b]}
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -177,23 +184,30 @@ class Shedder:
         if self.road_map is not None and (verdict.at_ns < self._not_before_ns or not self._has_drifted(read, values)):
             return False
         begun_ns = self._clock_ns()
-        costs = ModelCosts.of(self._statistics)
-        self._drawn_for, self._read = self._basis(values), read
-        # Shares are of the work of the shedding streams alone.
-        rates = [r if s else 0.0 for r, s in zip(costs.rate_per_s, self._sheds.tolist(), strict=True)]
-        drawn = draw_map(
-            self.network,
-            self.places,
-            ModelCosts(costs.box_ns, costs.port_selectivity, costs.port_start, costs.output_ns, rates),
-            values=values,
-            read=read or None,
-            given_up=self.given_up.outputs,
-        )
+        self._drawn_for, self._read, self._values = self._basis(values), read, values
+        self._urgent.forget_maps()
+        drawn = self._draw()
         self.maps += 1
         self.road_map = drawn
         took_ns = self._clock_ns() - begun_ns
         self._not_before_ns = verdict.at_ns + max(REDRAWN_AT_MOST_NS, int(took_ns / SHARE_OF_TIME))
         return self.control.is_shedding or bool(self.plan.drops)
+
+    def _draw(self, boxes: Sequence[bool] = ()) -> RoadMap:
+        """Draw a map of all work, or of the work of these boxes alone."""
+        costs = ModelCosts.of(self._statistics)
+        box_ns = [ns * counts for ns, counts in zip(costs.box_ns, boxes, strict=True)] if boxes else costs.box_ns
+        output_ns = [0.0] * len(costs.output_ns) if boxes else costs.output_ns
+        # Shares are of the work of the shedding streams alone.
+        rates = [r if s else 0.0 for r, s in zip(costs.rate_per_s, self._sheds.tolist(), strict=True)]
+        return draw_map(
+            self.network,
+            self.places,
+            ModelCosts(box_ns, costs.port_selectivity, costs.port_start, output_ns, rates),
+            values=self._values,
+            read=self._read or None,
+            given_up=self.given_up.outputs,
+        )
 
     def _basis(self, values: Mapping[int, ValueCells] | None) -> Floats:
         """Return the inputs of a map, free of scale: costs and rates relative to their means, selectivities, worths."""

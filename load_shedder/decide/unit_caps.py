@@ -1,7 +1,7 @@
 """Caps for units that are full: relieve the arc that is late, where it is late.
 
 A unit of the scheduler runs on one worker at a time. When the streams demand more of it than one worker can do, its
-queue grows, and no drop on another path helps. So its share of the tuples is capped: at what one worker can do, less
+queue grows, and no drop on another path helps. So its share of the tuples is capped: at what the unit can do, less
 what it takes to work off the backlog that its outputs cannot bear. A cap acts at the nearest places before the unit.
 
 A cap falls at once and rises slowly, like the controller's share. It begins only when the monitor has seen the unit
@@ -50,7 +50,7 @@ def cap_units(before: UnitCaps, verdict: LoadVerdict) -> UnitCaps:
         if now == 1.0 and not (verdict.unit_bound[unit] and late_ns > 0):
             kept.append(1.0)
             continue
-        may_ns = max(verdict.unit_limit_ns - late_ns / CATCH_UP_S, 0.0)
+        may_ns = max(verdict.unit_limits_ns[unit] - late_ns / CATCH_UP_S, 0.0)
         wanted = 1.0 if needed_ns <= may_ns else max(LEAST, may_ns / needed_ns)
         share = wanted if wanted < now else now + rise * (wanted - now)
         kept.append(1.0 if share > OPEN else share)

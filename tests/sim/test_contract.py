@@ -189,3 +189,34 @@ def test_loads_are_counted_in_knees_whatever_the_engine_spends_on_itself() -> No
     [found] = run_contracts(dear)
     assert found.rate_per_s < 0.8 * 1e9 / 200_000 * 0.99
     assert found.outputs[0].share > 0.99
+
+
+BURST = """
+http: {listen: "off"}
+engine: {workers: 2}
+streams: {s: {schema: {x: double}, overload: shed}}
+boxes:
+  u0: {universal: s, cost: 27us}
+  u1: {universal: s, cost: 36us}
+  u2: {universal: s, cost: 33us}
+outputs:
+  soon: {from: u0, qos: {deadline: 150ms, dead: 600ms, lossy: 15%}}
+  later: {from: u1, qos: {deadline: 600ms, dead: 2400ms, lossy: 35%}}
+  patient: {from: u2, qos: {deadline: 2s, dead: 8s, lossy: 10%}}
+"""
+
+
+def test_what_fits_into_the_slack_of_its_deadline_is_not_shed_in_a_burst() -> None:
+    """Half a second at 3.7 times the capacity, then 0.37 of it. The work of the patient output may wait for 1 s."""
+    made = network(BURST)
+    tick_ns = SECOND // 100
+    times = np.arange(0, 7 * SECOND, tick_ns)
+    in_burst = (times >= 3 * SECOND) & (times < 3 * SECOND + SECOND // 2)
+    counts = np.where(in_burst, 740, 74)
+    asked = replace(
+        experiment((1.0,), text=BURST), policies=("qos",), trace={0: (times, counts)}, workers=2, duration_ns=7 * SECOND
+    )
+    [found] = run_contracts(replace(asked, network=made, statistics=declared_costs(made)))
+    by_name = {o.name: o for o in found.outputs}
+    assert by_name["patient"].utility > 0.97 and by_name["later"].utility > 0.97
+    assert by_name["soon"].utility > 0.8, "a part of it comes too late: one worker cannot do its burst in 150 ms"

@@ -112,6 +112,16 @@ def test_what_is_for_a_backlog_goes_with_it_and_no_demand_is_waited_out() -> Non
     assert go(beyond, 0.1, 0.0, 1.6, most=0.6).share < 0.55, "released from there, and not from 2"
 
 
+def test_with_slack_for_a_return_nothing_is_held() -> None:
+    control = ControllerState(share=0.7, held=0.7, wanted_at_ns=10**9, at_ns=10**9)
+    after = [
+        steer(control, excess_ns=0.5, load_ns=1.0, is_overloaded=False, now_ns=11 * 10**8, slack_s=slack_s).share
+        for slack_s in (0.05, 0.5)
+    ]
+    assert after[0] == 0.7
+    assert after[1] < 0.3, "the burst is over: what comes now fits"
+
+
 def test_the_last_bit_of_a_plan_goes_too() -> None:
     control = ControllerState(share=0.009, held=0.009, wanted_at_ns=0, at_ns=10**9)
     gone = steer(control, excess_ns=-0.5, load_ns=1.0, is_overloaded=False, now_ns=11 * 10**8)

@@ -57,10 +57,13 @@ def sample(at: int, rate: float, model_waits: float, busy: tuple[float, float], 
 TERMS = Terms.of(NETWORK, shed_arcs(NETWORK), urgent_first=True, units=UNITS)
 
 
-def verdict(ticks: int = 20, rate: float = 30_000.0, waits: float = 20_000.0, busy: float = 1.0) -> LoadVerdict:
+def verdict(
+    ticks: int = 20, rate: float = 30_000.0, waits: float = 20_000.0, busy: float = 1.0, others: float = 0.3
+) -> LoadVerdict:
+    """``others``: a worker's time in the other boxes."""
     found = LoadVerdict(headroom_ratio=1.0)
     for at in range(1, ticks + 1):
-        found = judge(found, sample(at, rate, waits, (busy, 0.3), True), TERMS, 2)
+        found = judge(found, sample(at, rate, waits, (busy, others), True), TERMS, 2)
     return found
 
 
@@ -75,9 +78,23 @@ def test_a_unit_that_is_full_is_bound_and_its_backlog_is_its_own() -> None:
 
 
 def test_a_unit_that_waits_for_a_worker_is_not_bound() -> None:
-    starved = verdict(busy=0.5)
+    starved = verdict(busy=0.5, others=1.5)
     assert not any(starved.unit_bound)
     assert starved.catch_up_ns > 0, "the workers have too much to do: drops elsewhere help"
+
+
+def test_a_unit_before_which_tuples_wait_while_workers_are_idle_is_full_at_what_it_gets_done() -> None:
+    """The time between two plans belongs to the unit: 0.58 of a worker is all that it has."""
+    stalled = verdict(rate=9_000.0, busy=0.58)
+    assert stalled.unit_ns[MODEL] < stalled.unit_limit_ns, "by its boxes alone it would have room"
+    assert stalled.unit_bound[MODEL] and stalled.catch_up_ns == 0.0
+    assert stalled.unit_limits_ns[MODEL] == pytest.approx(0.58e9, rel=0.02)
+    calm = stalled._replace(unit_late_ns=(0.0,) * len(UNITS))
+    assert cap_units(UnitCaps(), stalled).full == [MODEL]
+    assert cap_units(UnitCaps((0.7,) * len(UNITS), calm.at_ns), calm).kept[MODEL] == pytest.approx(0.7, rel=0.03)
+    keeps_up = verdict(rate=9_000.0, busy=0.8)
+    assert not keeps_up.unit_bound[MODEL], "a queue that does not grow caps nothing"
+    assert keeps_up.catch_up_ns == 0.0, "and takes nothing from the others"
 
 
 def test_with_one_worker_nothing_is_bound() -> None:
@@ -107,7 +124,7 @@ def test_a_cap_falls_at_once_to_what_one_worker_can_do_and_rises_slowly() -> Non
 
 
 def test_costs_that_seem_too_high_cap_nothing() -> None:
-    dear = verdict(busy=0.4)
+    dear = verdict(busy=0.4, waits=0.0)
     assert dear.unit_ns[MODEL] > dear.unit_limit_ns
     assert cap_units(UnitCaps(), dear).full == []
 

@@ -123,6 +123,7 @@ def test_a_train_that_came_while_the_end_of_a_plan_was_read_is_not_left_behind(r
 def test_the_queue_is_filled_ahead_by_work_and_again_when_little_is_left() -> None:
     """Plans of 0.5 ms each: 4 ms of work takes eight of them, plans of 2 ms or of unknown length leave it at two."""
     assert [Rig(boxes=80).filled(ran_ns) for ran_ns in (500_000, 2_000_000, 0, 1)] == [8, 2, 2, 64]
+    assert Rig(boxes=80).filled(20_000_000) == 1, "the choice after a long plan is made when it ends"
     rig = Rig(boxes=80)
     rig.filled(500_000)
     for left in range(7, 2, -1):

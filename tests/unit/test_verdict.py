@@ -13,6 +13,7 @@ from engine.daemon.monitoring import make_overload
 from engine.run.core import Engine
 from engine.run.network_file import read_network
 from load_shedder.decide.places import shed_arcs
+from load_shedder.decide.shedder import Shedder
 from qos_monitor.sampler import Sample
 from qos_monitor.verdict import HEADROOM, Terms, judge
 from scheduler.policies import runs_urgent_first
@@ -187,3 +188,59 @@ def test_under_auto_the_policy_that_decides_now_sets_the_levels() -> None:
     engine.follow("round_robin", "for the test")
     after_change.on_sample(busy, [True, True])
     assert after_change.verdict.state == "overloaded", "now every tuple waits for every other one"
+
+
+BURST = """
+http: {listen: "off"}
+streams:
+  s: {schema: {x: double}, overload: shed}
+boxes:
+  urgent: {universal: s, cost: 10us}
+  patient: {universal: s, cost: 10us}
+outputs:
+  now: {from: urgent, qos: {deadline: 100ms, lossy: 10%}}
+  later: {from: patient, qos: {deadline: 2s, lossy: 50%}}
+"""
+
+
+def burst(urgent_s: float, patient_s: float, per_s: float, ticks: int = 6) -> tuple[LoadVerdict, dict[str, float]]:
+    """Return the verdict and the shares dropped, when work of so many seconds waits before the two boxes."""
+    network = read_network(BURST)
+    epoch = Epoch.of(network)
+    epoch.stats.cost_per_call_ns[:], epoch.stats.cost_per_tuple_ns[:] = 0.0, 10_000.0
+    epoch.stats.rate_per_s[:] = per_s
+    terms = Terms.of(network, shed_arcs(network), urgent_first=True)
+    shedder = Shedder(network, epoch.stats)
+    by_name = {"s->urgent": urgent_s * 1e9, "s->patient": patient_s * 1e9}
+    verdict = LoadVerdict(headroom_ratio=1.0)
+    for at in range(1, ticks + 1):
+        now = sample(at, 0.0)._replace(
+            coefficients=epoch.load.coefficients(np.full(2, 10_000.0), np.ones(2)),
+            offered_rates=np.array([per_s]),
+            backlog_ns=np.array([by_name.get(a.name, 0.0) for a in network.arcs]),
+            box_ns=np.full(2, 10_000.0),
+            port_selectivity=np.ones(2),
+        )
+        verdict = judge(verdict, now, terms, 1)
+        shedder.step(verdict)
+    return verdict, {network.arcs[d.place.arc].name: d.share for d in shedder.plan.drops}
+
+
+def test_a_burst_that_fits_into_the_slack_of_the_patient_is_not_shed() -> None:
+    verdict, dropped = burst(urgent_s=0.0, patient_s=0.6, per_s=90_000.0)  # 1.8 times the capacity
+    assert [level.is_pressed for level in verdict.levels] == [False, False]
+    assert verdict.levels[0].load_ns == pytest.approx(0.9e9) and verdict.levels[1].load_ns == pytest.approx(1.8e9)
+    assert not dropped
+
+
+def test_for_a_pressed_urgent_level_only_its_own_tuples_are_shed() -> None:
+    verdict, dropped = burst(urgent_s=0.05, patient_s=0.3, per_s=160_000.0)
+    assert [level.is_pressed for level in verdict.levels] == [True, False]
+    assert dropped == {"s->urgent": pytest.approx(1 - 0.95 / 1.6, abs=0.03)}, "no tuple of it waits for a patient one"
+
+
+def test_when_the_slack_is_used_up_the_rest_is_shed_where_it_costs_least() -> None:
+    verdict, dropped = burst(urgent_s=0.0, patient_s=1.2, per_s=90_000.0)
+    assert [level.is_pressed for level in verdict.levels] == [False, True]
+    assert dropped["s->patient"] == pytest.approx(0.5), "as much as it may lose at no cost"
+    assert dropped["s->urgent"] > 0.5, "its loss graph is the flatter one from there on"
