@@ -19,7 +19,7 @@ from engine.simulate.execution import PlanTimes
 from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import SCHEMA
 from scheduler.calendar_queue import CalendarQueue
-from scheduler.events import Clock, StatisticsMoved
+from scheduler.events import Clock, Event, Finished, StatisticsMoved
 from scheduler.plan import Plan
 from scheduler.policies import make_index, policies, policy_infos
 from scheduler.state import BatchRule, SchedulerSettings, SchedulerState
@@ -66,6 +66,7 @@ class Checked(Simulation):
         self.policy = policies()[name]
         self.decisions: list[tuple[int, str]] = []
         self.running: set[int] = set()
+        self._watch_ends()
         self.state.follow(make_index(self.policy))
 
     def decide(self, state: SchedulerState, now_ns: int) -> Plan | None:
@@ -97,9 +98,15 @@ class Checked(Simulation):
         self.running.update(boxes)
         return super()._execute(boxes, claims, begun_ns)
 
-    def _finish(self, plan: Plan) -> None:
-        self.running.difference_update(plan.boxes)
-        super()._finish(plan)
+    def _watch_ends(self) -> None:
+        apply = self.state.apply
+
+        def watched(event: Event) -> None:
+            if isinstance(event, Finished):
+                self.running.difference_update(event.plan.boxes)
+            apply(event)
+
+        self.state.apply = watched  # type: ignore[method-assign]
 
 
 def rates_for(network: Network, load: float) -> list[float]:

@@ -121,6 +121,20 @@ def spanner(as_json: Json = False, quick: Quick = False) -> None:
 
 
 @bench.command()
+def vpipe(as_json: Json = False, quick: Quick = False) -> None:
+    """Compare Chain with VPipe on the engine at an ordered union of 2 to 16 inputs: response, memory, blocked tuples.
+
+    \b
+      aurorad bench vpipe --quick
+
+    Exit codes: 0 measured, 1 a box failed.
+    """
+    from engine.lab.bench.vpipe import run
+
+    take("vpipe", quick, as_json, run)
+
+
+@bench.command()
 def auto(
     seed: Annotated[int, typer.Option(min=0, help="Seed of networks and arrivals.")] = 7,
     only: Annotated[str, typer.Option(help="Only workloads whose name contains this: demo, P0.11, 'load 0.9'.")] = "",
