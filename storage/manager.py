@@ -211,9 +211,12 @@ class StorageManager:
             self._on_room()
 
     def _note_use(self) -> None:
-        """Take note of the bytes in use, under the lock."""
+        """Take note of the bytes in use, under the lock.
+
+        State alone never closes the edge: only new tuples move event time on, and with it windows close.
+        """
         held_bytes = self.used_bytes + self.state_bytes
-        if held_bytes >= self.budget_bytes or self._full_boxes:
+        if (self.used_bytes and held_bytes >= self.budget_bytes) or self._full_boxes:
             self._has_room = False
         if held_bytes > self.peak_bytes:
             self.peak_bytes = held_bytes
@@ -288,7 +291,8 @@ class StorageManager:
                 self.used_bytes -= lease.nbytes
                 self.pinned_bytes -= lease.nbytes
         held_bytes = self.used_bytes + self.state_bytes
-        if self._has_room or self._full_boxes or held_bytes > self.budget_bytes * self.low_water:
+        is_high = self.used_bytes > 0 and held_bytes > self.budget_bytes * self.low_water
+        if self._has_room or self._full_boxes or is_high:
             return False
         self._has_room = True
         return True

@@ -123,3 +123,15 @@ def test_punctuations_travel_with_the_tuples_before_them() -> None:
     trains, tuples, whole = storage.take(0, 2, 9)
     assert (tuples, whole) == (2, 2) and max(t.watermark_ns for t in trains) == 5
     assert storage.take(0, ALL, 9)[1] == 2
+
+
+def test_state_above_the_budget_lets_tuples_in_one_train_at_a_time() -> None:
+    """Nothing else could close a window, and the stream would wait for ever."""
+    manager = make_storage(1, 4_000)
+    manager.note_state(0, 10**9)
+    assert manager.has_room
+    manager.enqueue((0,), train_of(0, 1_000))
+    assert not manager.has_room
+    manager.take(0, 1_000, 1)
+    manager.unpin((0,))
+    assert manager.has_room
