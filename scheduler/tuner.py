@@ -53,6 +53,11 @@ class Climber:
         return self._values[self._at + self._step] if self._looks else self._values[self._at]
 
     @property
+    def best(self) -> float:
+        """The best value so far."""
+        return self._values[self._at]
+
+    @property
     def has_settled(self) -> bool:
         """Whether no neighbour was better at the last look."""
         return self._rest > 0
