@@ -42,6 +42,7 @@ from catalog.config.words import did_you_mean
 from catalog.errors import BindError, ExpressionError, NetworkError, Problem
 from catalog.network import Kinds, Network
 from catalog.qos import QoS
+from catalog.reuse import BindArguments, BoundBoxes
 from catalog.schema import Schema
 
 CheckPredicate = Callable[[str, Schema], Any]
@@ -73,17 +74,22 @@ def build_network(
     make_modules: MakeModules | None = None,
     version: int = 1,
     overrides: Overrides | None = None,
+    before: Network | None = None,
+    named: str = "",
 ) -> Network:
     """Read a network file, check it whole and build it. Raises NetworkError with every problem.
 
     ``source`` is the name of a file, or the text itself (a str with a line break in it). ``env`` resolves ``${VAR}``;
     None: the environment of the process. ``policies`` are the allowed names of ``scheduler.policy``, ``formats`` those
     of the ``format`` of a socket; None: any. ``policy_fits`` checks the policy against the network, ``warn`` adds
-    warnings about the whole network. ``make_modules`` finds the user's Python modules.
+    warnings about the whole network. ``make_modules`` finds the user's Python modules. ``before`` lends its bound
+    boxes. ``named``: the file that the text stands for, whose folder has the modules.
     """
-    config = read_config(source, os.environ if env is None else env, overrides, formats)
+    config = read_config(source, os.environ if env is None else env, overrides, formats, named)
     context = None if make_modules is None else {"modules": make_modules(config.module_folders)}
-    return _Builder(config, kinds, check_predicate, context).build(policies, policy_fits, warn, version)
+    return _Builder(config, kinds, check_predicate, context, BoundBoxes(before)).build(
+        policies, policy_fits, warn, version
+    )
 
 
 class _Builder:
@@ -96,7 +102,9 @@ class _Builder:
         kinds: Kinds,
         check_predicate: CheckPredicate | None,
         context: Mapping[str, Any] | None,
+        bound: BoundBoxes,
     ) -> None:
+        self.bound = bound
         self.config = config
         self.file = config.file
         self.document = config.document
@@ -214,17 +222,19 @@ class _Builder:
         fits = draft.cls.min_inputs <= len(keys) <= draft.cls.max_inputs
         if draft.parameters is None or not fits or len(keys) < len(origins) or any(k not in self.schemas for k in keys):
             return None
-        box = draft.cls(draft.parameters)
         inputs = tuple(self.schemas[k] for k in keys)
         times = tuple(self.times[k] for k in keys)
+        behind = tuple(self.behind.get(k[0], False) for k in keys)
+        known = self.bound.find(draft.name, draft.cls, draft.parameters, BindArguments(inputs, times, behind))
+        box = draft.cls(draft.parameters) if known is None else known.box
         try:
-            outs = box.bind(inputs, times)
+            outs = box.bind(inputs, times) if known is None else known.out_schemas
         except (BindError, ExpressionError) as error:
             more = error.more if isinstance(error, BindError) else ()
             self.problems += [self.explain(draft, each) for each in (error, *more)]
             return None
         assert len(outs) == len(draft.ports), f"{draft.kind}: {len(outs)} schemas for the ports {draft.ports}"
-        self.behind[draft.name] = box.runs_behind(tuple(self.behind.get(k[0], False) for k in keys))
+        self.behind[draft.name] = box.runs_behind(behind)
         for port, (schema, time) in enumerate(zip(outs, box.time_out(times), strict=True)):
             self.schemas[draft.name, port], self.times[draft.name, port] = schema, time
         return BoundBox(draft, box, [o for o in origins if o is not None], inputs, outs)

@@ -156,7 +156,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         """Begin a session if the sender uses the client protocol. False while the first bytes are too few to tell."""
         is_session = begins_with_hello(first)
         if is_session:
-            self._session = SourceSession(self._server, self, self._server.entrance)
+            self._session = SourceSession(self._server, self)
         return is_session is not None
 
     def eof_received(self) -> bool:

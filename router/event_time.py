@@ -33,7 +33,7 @@ Time comes in by argument. It must not jump, or the windows of silent streams wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -155,6 +155,11 @@ class StreamClock:
         self._lag_ns = 0
         self.is_exhausted = False
 
+    def take_over(self, other: StreamClock) -> None:
+        """Go on where another clock of the stream stands. The settings stay those of this clock."""
+        self.newest_ns, self.watermark_ns, self.refused = other.newest_ns, other.watermark_ns, other.refused
+        self._last_sign_ns, self._lag_ns, self.is_exhausted = other._last_sign_ns, other._lag_ns, other.is_exhausted
+
     def snapshot(self) -> dict[str, int]:
         return {
             "newest_ns": self.newest_ns,
@@ -197,6 +202,13 @@ class EventTime:
             if clock is not None:
                 clock.met = [other for number in met if (other := self.clocks[number]) is not None]
         self.idle_watermarks = [None if clock is None else clock.idle_watermark for clock in self.clocks]
+
+    def take_over(self, other: EventTime, streams: Mapping[int, int]) -> None:
+        """Go on where the clocks of another network stand. ``streams`` leads from numbers here to numbers there."""
+        for here, there in streams.items():
+            mine, theirs = self.clocks[here], other.clocks[there]
+            if mine is not None and theirs is not None:
+                mine.take_over(theirs)
 
     def heartbeat(self, stream: int, event_ns: int) -> Train | None:
         """Return the train without tuples to admit for a heartbeat; None when its watermark is not new."""

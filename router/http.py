@@ -2,7 +2,8 @@
 
 The app gets its answers from callables (``HttpQueries``), so it knows neither the engine nor the monitor. It runs on
 the I/O thread. Handlers that walk over all boxes (metrics, statistics) are plain functions: starlette runs them on
-other threads, so that a scrape of 1,000 boxes does not hold up a socket. Every request is a GET and changes nothing.
+other threads, so that a scrape of 1,000 boxes does not hold up a socket. Every request here is a GET and changes
+nothing; ``router/http_change.py`` has the requests that do.
 
 ``router/http_server.py`` serves the app.
 """
@@ -30,6 +31,7 @@ from catalog.errors import AuroraError
 from catalog.legend import LEGEND
 from catalog.network import Network
 from router.http_answers import HEADERS, RequestError, json_answer
+from router.http_change import ChangeDoor, ChangeHandlers
 from router.tap import Tap, TapSource, Unregister
 
 MAX_TAPS = 16
@@ -68,6 +70,7 @@ class HttpQueries:
     explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate and limit in; raises AuroraError
     follow: FollowQuery
     drops: Callable[[int], Mapping[str, Any]]  # a limit in; the shed plans and what each dropped out
+    change: ChangeDoor | None = None  # None: the network cannot be changed
 
 
 class HttpApp:
@@ -87,6 +90,9 @@ class HttpApp:
             Route("/api/v1/explain", handlers.explain),
             Route("/api/v1/drops", handlers.drops),
         ]
+        if queries.change is not None:
+            changes = ChangeHandlers(queries.change)
+            routes.append(Route("/api/v1/network", changes.put_network, methods=["PUT"]))
         self._paths = [route.path for route in routes]
         self._app = Starlette(routes=routes, exception_handlers={RequestError: _refuse, 404: self._not_found})
 

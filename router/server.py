@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +25,7 @@ from threading import get_ident
 from time import monotonic_ns
 
 from catalog.config.models import FileSource, LimitsSection, StdinSource, TcpSink, TcpSource
+from catalog.config.units import Address
 from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
 from router.boundary import Origin, OutputGate, OutputHistory, StreamEntrance
@@ -35,9 +35,9 @@ from router.codecs.encode.frames import load_writers
 from router.connection import SinkConnection, SourceConnection, peer_name
 from router.dead_letters import DeadLetters
 from router.edge.gauge import EdgeGauge
+from router.listeners import Listeners, ReservedListener, WantedListener
 from router.named_reader import NamedReader
 from router.places import ConnectionPlaces
-from router.ports import why_not
 from router.source_rejections import StreamRejections
 from router.source_session import SourceSession, last_of_each_source
 from router.subscribers import Outlet, Wake
@@ -92,6 +92,7 @@ class SourcePort:
     rejected: dict[Reason, int] = field(default_factory=dict)
     duplicates: int = 0  # tuples of batches that a client sent again
     rejections: StreamRejections = field(default_factory=StreamRejections)  # for the clients that sent them
+    is_gone: bool = False  # a change of the network has removed the stream: nothing is admitted any more
 
     def make_decoder(self) -> Decoder:
         return self.decoder(self.intake)
@@ -128,8 +129,7 @@ class Server:
         self._decode_thread = ThreadPoolExecutor(1, "aurorad-decode")
         self._decoding = 0
         self._has_loaded_writers = False
-        self._listeners: dict[str, asyncio.Server] = {}
-        self.addresses: dict[str, tuple[str, int]] = {}  # by listener, once started
+        self._listeners = Listeners(wake.loop, self.limits.backlog)
         self.places: ConnectionPlaces[Connection] = ConnectionPlaces(self.limits.connections, now_ns, wake.loop)
         self._history_thread = ThreadPoolExecutor(1, "aurorad-history")
         self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: the one that serves it
@@ -145,33 +145,35 @@ class Server:
         """Open all listeners. When one cannot be opened, close all and raise a ListenError that names it."""
         self._wake.thread_id = get_ident()
         try:
-            # Outputs first: a reader that connects in time gets the very first tuple.
-            for output in self._network.outputs:
-                if isinstance(output.sink, TcpSink):
-                    outlet = self.outlets[output.number]
-                    await self._listen(f"output {output.name}", output.sink.tcp, partial(SinkConnection, self, outlet))
-            for port in self.ports:
-                source = port.stream.source
-                if isinstance(source, TcpSource):
-                    name = f"stream {port.stream.name}"
-                    await self._listen(name, source.tcp, partial(SourceConnection, self, port), source.receive_bytes)
+            for wanted in self._wanted_listeners():
+                await self._listeners.open(wanted)
         except ListenError:
             await self.close()
             raise
 
-    async def _listen(
-        self, name: str, at: object, make: Callable[[], Connection], receive_bytes: int | None = None
-    ) -> None:
-        host, port = at.host, at.port  # type: ignore[attr-defined]
-        try:
-            listener = await self._loop.create_server(make, host, port, backlog=self.limits.backlog)
-        except OSError as error:
-            raise ListenError(f"{name}: cannot listen on {at}: {why_not(error, port)}") from error
-        if receive_bytes is not None:  # connections inherit it from their listener
-            for open_socket in listener.sockets:
-                open_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self._listeners[name] = listener
-        self.addresses[name] = listener.sockets[0].getsockname()[:2]
+    def _wanted_listeners(self) -> list[WantedListener]:
+        """Return the listeners of the network. Outputs come first: a reader that connects in time gets the very first
+        tuple."""
+        outputs, ports = self._network.outputs, self.ports
+        sinks = [(o, o.sink) for o in outputs if isinstance(o.sink, TcpSink)]
+        sources = [(p, p.stream.source) for p in ports if isinstance(p.stream.source, TcpSource)]
+        return [
+            *(
+                WantedListener(f"output {o.name}", sink.tcp, partial(SinkConnection, self, self.outlets[o.number]))
+                for o, sink in sinks
+            ),
+            *(
+                WantedListener(
+                    f"stream {p.stream.name}", source.tcp, partial(SourceConnection, self, p), source.receive_bytes
+                )
+                for p, source in sources
+            ),
+        ]
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """By listener, once started."""
+        return self._listeners.addresses
 
     def address(self, listener: str) -> tuple[str, int]:
         """Return the address of ``"stream trades"`` or ``"output alerts"``, once started. (Port 0 in the file means
@@ -181,9 +183,7 @@ class Server:
     def stop_reading(self) -> None:
         """Accept no sender and read nothing more. What has been read is still decoded and admitted."""
         self.is_stopped = True
-        for name, listener in self._listeners.items():
-            if name.startswith("stream "):
-                listener.close()
+        self._listeners.close("stream ")
         self._pause_sources()
 
     @property
@@ -203,8 +203,7 @@ class Server:
     async def close(self) -> None:
         self.is_stopped = True
         self._wake.closed = True
-        for listener in self._listeners.values():
-            listener.close()
+        self._listeners.close()
         for outlet in self.outlets:
             outlet.close()
         for connection in self.places:
@@ -216,6 +215,64 @@ class Server:
         await asyncio.sleep(0)
         self._decode_thread.shutdown(wait=True)
         self._history_thread.shutdown(wait=True)
+
+    # -- a change of the network --------------------------------------------------------------------------------------
+
+    def reserve(self, network: Network) -> list[ReservedListener]:
+        """Bind the addresses that another network needs and this one has not. Raises ListenError, and has none then.
+
+        Any thread. Clients may connect from now on; they are accepted after the change.
+        """
+        return self._listeners.reserve(tcp_ends(network))
+
+    def adopt(
+        self,
+        network: Network,
+        entrance: StreamEntrance,
+        outlets: Sequence[Outlet],
+        streams: Mapping[int, int],
+        edge_wait_ns: Mapping[int, int],
+    ) -> None:
+        """Serve another network. Connections to ports and outlets that it keeps stay open; the others are closed.
+
+        ``streams`` leads from its numbers to the present ones. Nothing is admitted meanwhile.
+        """
+        ports = [
+            self.ports[streams[s.number]] if s.number in streams else _make_port(s, self.limits)
+            for s in network.streams
+        ]
+        for stream, port in zip(network.streams, ports, strict=True):
+            port.stream = stream
+            sheds = stream.number in edge_wait_ns
+            if port.edge.sheds != sheds:  # its connections have an inbox for it, or have none: clients come again
+                port.edge.sheds, port.edge.share = sheds, 1.0
+                self._close_sources(port)
+            port.edge.wait_ns = edge_wait_ns.get(stream.number, port.edge.wait_ns)
+        gone = [port for port in self.ports if not any(port is kept for kept in ports)]
+        closed = [outlet for outlet in self.outlets if not any(outlet is kept for kept in outlets)]
+        for number, outlet in enumerate(outlets):
+            outlet.number = number
+        self._network, self.ports, self.outlets, self.entrance = network, ports, outlets, entrance
+        for port in gone:
+            port.is_gone = True
+            self._close_sources(port)
+        for outlet in closed:
+            outlet.close()
+        self._sessions = {s.key: s for s in self._sessions.values() if not s.is_gone}
+        self._listeners.adopt(self._wanted_listeners())
+
+    def _close_sources(self, port: SourcePort) -> None:
+        for connection in list(self.places):
+            if isinstance(connection, SourceConnection) and connection.port is port:
+                connection.close()
+
+    async def accept(self, reserved: Sequence[ReservedListener]) -> None:
+        """Accept connections at the addresses that were reserved for this network. After ``adopt``."""
+        for wanted in self._wanted_listeners():
+            for found in reserved:
+                if found.name == wanted.name:
+                    await self._listeners.open(wanted, found)
+        self._resume_sources()
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -259,6 +316,8 @@ class Server:
 
     def take(self, connection: SourceConnection, received: Received, lost: int = 0) -> None:
         """Admit the trains of a plain connection, and record its rejects. ``lost`` rows were dropped around them."""
+        if connection.port.is_gone:
+            return
         stream, edge = connection.port.stream.number, connection.port.edge
         for train in received.trains:
             if edge.share < 1.0 and not connection.port.is_lines:
@@ -396,14 +455,20 @@ class Server:
                 connection.set_paused_by_server(False)
 
 
+def tcp_ends(network: Network) -> dict[str, Address]:
+    """Return the addresses of a network, by listener."""
+    found = {f"output {o.name}": o.sink.tcp for o in network.outputs if isinstance(o.sink, TcpSink)}
+    return found | {f"stream {s.name}": s.source.tcp for s in network.streams if isinstance(s.source, TcpSource)}
+
+
 def make_outlets(
     network: Network, wake: Wake, gate: OutputGate, histories: Sequence[OutputHistory | None] | None = None
 ) -> list[Outlet]:
     """Return each output's outlet. ``gate`` blocks outputs with slow readers. ``histories`` exist with a data_dir."""
-    return [_make_outlet(o, wake, gate, None if histories is None else histories[o.number]) for o in network.outputs]
+    return [make_outlet(o, wake, gate, None if histories is None else histories[o.number]) for o in network.outputs]
 
 
-def _make_outlet(output: Output, wake: Wake, gate: OutputGate, history: OutputHistory | None) -> Outlet:
+def make_outlet(output: Output, wake: Wake, gate: OutputGate, history: OutputHistory | None) -> Outlet:
     sink = output.sink
     if not isinstance(sink, TcpSink):
         return Outlet(output.number, output.name, history=history)

@@ -28,6 +28,7 @@ from router.client_protocol import (
 )
 from router.codecs.base import Reason, Received, Reject
 from storage.admission import AdmissionVerdict, BatchNumber
+from storage.source_numbers import SourceNumbers
 from storage.train import Train
 
 if TYPE_CHECKING:
@@ -41,11 +42,9 @@ WAITING_AT_MOST = 64
 class SourceSession:
     """One connection of a source. Owner: the I/O thread."""
 
-    def __init__(self, server: Server, connection: SourceConnection, entrance: StreamEntrance) -> None:
+    def __init__(self, server: Server, connection: SourceConnection) -> None:
         self._server = server
         self._connection = connection
-        self._entrance = entrance
-        self._numbers = entrance.numbers
         self._port = connection.port
         self._framer = SourceFramer(server.limits.batch_bytes)
         self._waiting: deque[tuple[SourceBatch, int]] = deque()  # batches and their times of arrival
@@ -54,9 +53,22 @@ class SourceSession:
         self.hello: SourceHello | None = None
 
     @property
+    def _entrance(self) -> StreamEntrance:
+        return self._server.entrance  # asked each time: a change of the network replaces it
+
+    @property
+    def _numbers(self) -> SourceNumbers:
+        return self._server.entrance.numbers
+
+    @property
     def key(self) -> tuple[int, str]:
         assert self.hello is not None
         return self._port.stream.number, self.hello.source
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether a change of the network has removed the stream."""
+        return self._port.is_gone
 
     @property
     def is_busy(self) -> bool:
@@ -149,6 +161,8 @@ class SourceSession:
         assert self._decoding is not None and self.hello is not None
         batch, number = self._decoding
         self._decoding = None
+        if self._port.is_gone:  # the stream was removed while this batch was decoded
+            return
         self._port.received += batch.tuples
         self._server.record_rejects(self._connection, received)
         stream = self._port.stream

@@ -251,6 +251,10 @@ class SchedulerLoop:
             self.policy = policy
             self.state.follow(make_index(policy))
 
+    def retire(self) -> None:
+        """Take no step after this. The caller has the turn, by ``paused``: another loop takes the queues over."""
+        self._is_over = True
+
     def stop(self) -> None:
         """End ``run``: no step after this. Tuples that wait stay on their queues."""
         with self._turn:

@@ -145,6 +145,21 @@ class StorageManager:
             for train in trains:
                 readmit((arc,), train)
 
+    def take_over(self, queues: Mapping[int, ArcQueue]) -> None:
+        """Take these queues of another manager, by arc, with the trains in them. Nothing else has arrived yet, and the
+        other manager is not used any more."""
+        with self._lock:
+            self.queues = [queues.get(arc, own) for arc, own in enumerate(self.queues)]
+            leases = {id(lease): lease for queue in queues.values() for _, lease in queue.entries}
+            for lease in leases.values():
+                lease.queues = lease.holders = 0
+            for queue in queues.values():
+                for _, lease in queue.entries:
+                    lease.queues += 1
+                    lease.holders += 1
+            self.used_bytes += sum([lease.nbytes for lease in leases.values()])
+            self._note_use()
+
     def _recount(self, arc: int, trains: Sequence[Train], counts: Sequence[int]) -> None:
         """Restore the counts of an arc, less the trains that will be counted again when they are readmitted."""
         queue = self.queues[arc]

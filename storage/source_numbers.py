@@ -8,7 +8,7 @@ Threads: any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -77,6 +77,12 @@ class SourceNumbers:
         """Return the newest epoch of a source and its last safe sequence; (0, 0) for an unknown one."""
         with self.lock:
             return self.by_stream[stream].newest(source)
+
+    def take_over(self, other: SourceNumbers, streams: Mapping[int, int]) -> None:
+        """Go on with the tables of another network. ``streams`` leads from numbers here to numbers there."""
+        with self.lock, other.lock:
+            for here, there in streams.items():
+                self.by_stream[here] = other.by_stream[there]
 
     def snapshot(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the tables as plain data, by the streams' names."""

@@ -70,12 +70,15 @@ def read_config(
     env: Mapping[str, str],
     overrides: Overrides | None = None,
     formats: Collection[str] | None = None,
+    named: str = "",
 ) -> Config:
     """Read a network file. Problems are in the result; raises NetworkError only when nothing can be read.
 
-    ``formats`` are the allowed names of the ``format`` of a socket; None: any.
+    ``formats`` are the allowed names of the ``format`` of a socket; None: any. ``named``: the file that a text stands
+    for.
     """
     text, name = read_text(source)
+    name = named if named and name == TEXT else name
     document = read_document(text, name, env)
     data = document.data
     if not isinstance(data, dict):

@@ -16,12 +16,13 @@ import typer
 from catalog.printable import printable
 
 if TYPE_CHECKING:
-    from http.client import HTTPResponse
+    from http.client import HTTPConnection, HTTPResponse
 
 DEFAULT_URL = "http://127.0.0.1:9400"
 EXIT_USAGE = 2  # the daemon refuses the question: there is no such output, a wrong expression
 EXIT_UNAVAILABLE = 1  # no daemon answers
 TIMEOUT_S = 5.0
+CHANGE_TIMEOUT_S = 60.0
 
 
 class RemoteError(Exception):
@@ -61,6 +62,18 @@ class Remote:
             raise RemoteError(f"{self.url}{path} answered with something else", "is that an aurorad?")
         return answer
 
+    def change(self, method: str, path: str, query: Mapping[str, object], body: str) -> tuple[int, Any]:
+        """Ask for a change, and return the status of the answer with its object: that of a refusal too."""
+        with self._open(method, path, query, body.encode(), CHANGE_TIMEOUT_S) as (response, _):
+            raw = response.read()
+        try:
+            answer = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise RemoteError(f"{self.url}{path} answered {response.status}", "is that an aurorad?", response.status)
+        return response.status, answer
+
     @contextmanager
     def get(
         self,
@@ -70,18 +83,24 @@ class Remote:
         timeout_s: float = TIMEOUT_S,
     ) -> Iterator[HTTPResponse]:
         """Ask, and yield the open response. ``forever``: the body may take any time once it has begun."""
-        from http.client import HTTPConnection, HTTPException, HTTPSConnection
-
-        make = HTTPSConnection if self._secure else HTTPConnection
-        connection = make(self._host, self._port, timeout=timeout_s)
-        try:
-            connection.request("GET", f"{self._prefix}{path}{'?' + urlencode(query) if query else ''}")
-            response = connection.getresponse()
+        with self._open("GET", path, query, None, timeout_s) as (response, connection):
             if response.status != 200:
                 raise _refused(response, path)
             if forever and connection.sock is not None:
                 connection.sock.settimeout(None)
             yield response
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, query: Mapping[str, object] | None, body: bytes | None, timeout_s: float
+    ) -> Iterator[tuple[HTTPResponse, HTTPConnection]]:
+        from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+        make: type[HTTPConnection] = HTTPSConnection if self._secure else HTTPConnection
+        connection = make(self._host, self._port, timeout=timeout_s)
+        try:
+            connection.request(method, f"{self._prefix}{path}{'?' + urlencode(query) if query else ''}", body)
+            yield connection.getresponse(), connection
         except (OSError, HTTPException) as error:
             raise RemoteError(
                 f"no aurorad answers at {self.url}: {str(error).strip() or type(error).__name__}",

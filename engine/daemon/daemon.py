@@ -9,14 +9,17 @@ the process calls ``start`` and ``stop``, from any thread but these.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.catalog import Catalog
+from catalog.catalog import Catalog, Epoch
 from catalog.network import Network
 from catalog.readings import Readings
+from catalog.stats import Statistics
+from engine.daemon.change import LiveChanges, ReadText
 from engine.daemon.counters import DaemonCounters
 from engine.daemon.descriptors import share_of_this_process
 from engine.daemon.doze import Doze
@@ -32,16 +35,21 @@ from engine.daemon.readiness import Readiness
 from engine.daemon.readings import DaemonReadings
 from engine.daemon.run_end import EndOfRun
 from engine.daemon.web import Web
+from engine.run.change.compare import Change
+from engine.run.change.move import move, moved_numbers
 from engine.run.core import Engine
+from engine.run.network_file import read_following
 from engine.run.settings import scheduler_settings
+from engine.run.state_home import StateHome
 from engine.run.ticker import Ticker
 from qos_monitor.histogram import LatencyRecorder
 from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
-from router.files.pipeline import RunEnd
+from router.files.pipeline import FilePipeline, RunEnd
 from router.http_server import HttpServer
-from router.server import make_outlets
+from router.server import make_outlet, make_outlets
 from router.spark.daemon.host import SparkHost
+from router.spark.daemon.pipeline import SparkPipeline
 from router.subscribers import Outlet, Wake
 from storage.train import Train
 
@@ -51,10 +59,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("aurorad")
 
 
+class FollowingNetwork(NamedTuple):
+    """The next network, built beside the running one."""
+
+    epoch: Epoch
+    engine: Engine
+    event_time: EventTime
+    outlets: list[Outlet]
+    recorders: list[LatencyRecorder]
+
+
 class Daemon:
     """``on_failure`` is called when the engine has failed and the process should end; ``on_progress`` during a replay;
     ``on_end`` when a run that ends by itself is over. With ``once`` a run ends by itself whatever its sources are, and
-    otherwise if all of them are finite (``run_end.py``)."""
+    otherwise if all of them are finite (``run_end.py``). ``read_text`` reads a network file that is to follow the
+    present one (``change.py``)."""
 
     def __init__(
         self,
@@ -66,6 +85,7 @@ class Daemon:
         on_progress: Callable[[Progress], None] | None = None,
         on_end: RunEnd | None = None,
         once: bool = False,
+        read_text: ReadText = read_following,
     ) -> None:
         self.network = network
         self.version = version
@@ -81,50 +101,75 @@ class Daemon:
         self.dead_letters = DeadLetters(network.config.limits.dead_letters)
         self.keeper = make_keeper(network, self.now_ns, self.fail)
         self._histories = None if self.keeper is None else self.keeper.histories
+        self._state_home = StateHome() if self.keeper is None else self.keeper.state_home
         self._temporary_spill = make_temporary_spill(network)
-        self._io = IoLoop()
-        wake = Wake(self._io.loop)
-        outlets = make_outlets(network, wake, self._block_output, self._histories)
-        self.engine = self._make_engine(outlets)
+        self.io = IoLoop()
+        self._wake = Wake(self.io.loop)
+        outlets = make_outlets(network, self._wake, self._block_output, self._histories)
+        self.engine = self._make_engine(network, outlets, self.recorders, self.event_time, self.catalog.stats)
         self.ingress = self.engine.ingress
         shares = share_of_this_process(network.config.limits.connections)
         self.edge = Edge(
-            network, self._io, wake, outlets, self.ingress, self._block_output, self.dead_letters, self.now_ns,
+            network, self.io, self._wake, outlets, self.ingress, self._block_output, self.dead_letters, self.now_ns,
             histories=self._histories, ends=EndOfRun(network, on_end, once=once), spark=spark,
             shares=shares,
         )  # fmt: skip
-        self.server, self.spark, self.files = self.edge.server, self.edge.spark, self.edge.files
+        self.server = self.edge.server
         if self.keeper is not None:
             counters = DaemonCounters(self.engine, self.server)
             self.keeper.attach(self.engine, self.event_time, self.server, counters)
+        self.changes = LiveChanges(self, read_text)
+        self._observe()
+        busy = self._monitoring.busy
+        self._web = Web(network, self.engine, self.server, self.monitor, busy, self.readiness, shares, self.changes)
+        self.explain = self._web.explain
+
+    def _observe(self) -> None:
+        """Make the parts that watch and steer the engine. A change of the network makes them anew."""
         self.overload = make_overload(self.catalog, self.engine)
         self.readiness = Readiness(self.engine, self.server, self.keeper, self._state)
         self._monitoring = self._make_monitoring()
         self.monitor = self._monitoring.monitor
         self._autopilot = make_autopilot(self.engine, self.catalog.stats, self.recorders)
-        busy = self._monitoring.busy
-        self._web = Web(network, self.engine, self.server, self.monitor, busy, self.readiness, shares)
-        self.explain = self._web.explain
 
-    def _make_engine(self, outlets: Sequence[Outlet]) -> Engine:
-        config = self.network.config
+    @property
+    def spark(self) -> SparkPipeline:
+        return self.edge.spark
+
+    @property
+    def files(self) -> FilePipeline:
+        return self.edge.files
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_ready
+
+    def _make_engine(
+        self,
+        network: Network,
+        outlets: Sequence[Outlet],
+        recorders: Sequence[LatencyRecorder],
+        event_time: EventTime,
+        statistics: Statistics,
+    ) -> Engine:
+        config = network.config
         return Engine(
-            self.network,
+            network,
             [outlet.deliver for outlet in outlets],
             workers=config.engine.workers,
             memory_bytes=config.engine.memory_bytes,
             policy=config.scheduler.policy,
             settings=scheduler_settings(config.scheduler),
-            event_time=self.event_time,
-            statistics=self.catalog.stats,
+            event_time=event_time,
+            statistics=statistics,
             now_ns=self.now_ns,
-            spill=spill_files(self.network, self._temporary_spill, self.keeper),
+            spill=spill_files(network, self._temporary_spill, self.keeper),
             explain=config.engine.explain,
             log=self.keeper,
-            recorders=self.recorders,
+            recorders=recorders,
             on_failure=self.fail,
             dead_letters=self.dead_letters,
-            state_home=None if self.keeper is None else self.keeper.state_home,
+            state_home=self._state_home,
         )
 
     def _make_monitoring(self) -> Monitoring:
@@ -170,7 +215,7 @@ class Daemon:
         """
         if self.keeper is not None:
             self.keeper.open()
-        self._io.start()
+        self.io.start()
         self.engine.start()
         try:
             if self.keeper is not None:
@@ -179,7 +224,7 @@ class Daemon:
                 self.engine.expire(True)
             self._monitoring.begin()
             self.edge.open()
-            self._io.run(self._web.open())
+            self.io.run(self._web.open())
         except BaseException:
             self.stop(0.0)
             raise
@@ -196,15 +241,82 @@ class Daemon:
         if self._on_progress is not None:
             self._on_progress(progress)
 
+    # -- a change of the network (``change.py``) ----------------------------------------------------------------------
+
+    def prepare(self, network: Network, change: Change) -> FollowingNetwork:
+        """Build the engine of the next network beside the running one. Any thread."""
+        numbers = moved_numbers(self.network, network, change)
+        outlets, recorders = [], []
+        for output in network.outputs:
+            was = numbers.outputs.get(output.number)
+            outlets.append(
+                make_outlet(output, self._wake, self._block_output, None) if was is None else self.server.outlets[was]
+            )
+            is_same = was is not None and self.network.outputs[was].qos == output.qos
+            recorders.append(self.recorders[was] if was is not None and is_same else LatencyRecorder(output.qos))
+        epoch = Epoch.of(network, self.catalog.epoch)
+        event_time = EventTime(network, self.now_ns)
+        engine = self._make_engine(network, outlets, recorders, event_time, epoch.stats)
+        return FollowingNetwork(epoch, engine, event_time, outlets, recorders)
+
+    async def adopt(self, following: FollowingNetwork, change: Change) -> dict[str, int]:
+        """Let the next engine take everything over, and start it. Returns the tuples dropped, by arc that is gone.
+
+        On the I/O thread, while no plan of the present engine runs. Nothing here waits, so no socket is read.
+        """
+        epoch, engine, event_time, outlets, recorders = following
+        before, network = self.engine, epoch.network
+        numbers = moved_numbers(self.network, network, change)
+        with self._failing(), before.ingress.closed():
+            dropped = move(before, engine, change, (self.event_time, event_time))
+            self.catalog.epoch = epoch
+            self.network, self.engine, self.ingress = network, engine, engine.ingress
+            self.event_time, self.recorders = event_time, recorders
+            self.edge.adopt(network, engine.ingress, outlets, numbers.streams)
+            for outlet in outlets:
+                if outlet.blocked:
+                    engine.block_output(outlet.number, True)
+            engine.start()
+        return dropped
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Fail as a whole on an error in the middle of a change: neither engine has everything then."""
+        try:
+            yield
+        except Exception as error:
+            self.fail(error)
+            raise
+
+    def pause_monitoring(self) -> None:
+        """Stop the parts that watch and steer the engine, before a change."""
+        if self._autopilot is not None:
+            self._autopilot.stop()
+        self.monitor.stop()
+
+    def resume_monitoring(self) -> None:
+        """Watch and steer the engine that runs now."""
+        self._observe()
+        self._monitoring.begin()
+        self._web.adopt(self.network, self.engine, self.monitor, self._monitoring.busy, self.readiness)
+        self.monitor.start()
+        if self._autopilot is not None:
+            self._autopilot.start()
+
     # -- stop ---------------------------------------------------------------------------------------------------------
 
     def stop(self, drain_s: float | None = None) -> bool:
         """Stop reading, drain, flush, close. False when some tuples are not out. ``drain_s``: else as the file says."""
+        self._is_ready = False
+        with self.changes.lock:  # a change under way is finished first
+            return self._stop(drain_s)
+
+    def _stop(self, drain_s: float | None) -> bool:
         drain_s = self.network.config.engine.drain_ns / 1e9 if drain_s is None else drain_s
         serves = drain_s > 0 and not self.failed
         stop = self.network.config.engine.at_stop if serves else "keep"
         draining = self.draining = Draining(
-            self._io, self.server, self.keeper, self.engine, self.event_time, self.files, self.spark, stop,
+            self.io, self.server, self.keeper, self.engine, self.event_time, self.files, self.spark, stop,
             monotonic() + drain_s,
         )  # fmt: skip
         self._is_ready, self._is_draining = False, True
@@ -227,13 +339,13 @@ class Daemon:
             draining.leave_no_tuple_in_boxes()
         self.edge.close()
         self._monitoring.end()
-        self._io.run(self._web.close())
-        self._io.stop()
+        self.io.run(self._web.close())
+        self.io.stop()
         if self.keeper is not None:
             self.keeper.close()
         if self._temporary_spill is not None:
             self._temporary_spill.close()
-        self.engine.state_home.close()
+        self._state_home.close()
         return drained
 
     def fail(self, error: Exception) -> None:

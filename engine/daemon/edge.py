@@ -6,7 +6,7 @@ closes them together, in the order that a start and a stop need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from catalog.network import Network
 from engine.daemon.descriptors import DescriptorShares
@@ -57,38 +57,57 @@ class Edge:
             dead_letters=dead_letters,
             edge_wait_ns=edge_waits_ns(network),
         )
-        data_dir = network.config.engine.data_dir
-        self.spark = SparkPipeline(
-            network,
-            ingress,
-            block,
-            self._keep_rejects,
-            now_ns,
-            histories=histories,
-            data_dir=data_dir,
-            host=spark,
-            connections=shares.spark,
-            batch_end=ends.spark_is_read if ends.is_finite else None,
-        )
-        self.files = FilePipeline(
-            network,
-            self.server.ports,
-            ingress,
-            block,
-            self._keep_rejects,
-            now_ns,
-            run_end=ends.files_are_read if ends.is_finite else None,
-            on_broken=ends.end,
-            closes=ends.is_finite and network.config.engine.at_stop == "close",
-            histories=histories,
-            data_dir=data_dir,
-        )
+        self._block = block
+        self._histories = histories
+        self._ends = ends
+        self._shares = shares
+        self.spark = self._make_spark(network, ingress, spark)
+        self.files = self._make_files(network, ingress)
         for number, sink in self.spark.sinks.items():
             if sink.queue is not None:
                 outlets[number].subscribe(sink.queue.deliver, "spark")
         for number, writer in self.files.writers.items():
             if writer.queue is not None:
                 outlets[number].subscribe(writer.queue.deliver, "file")
+
+    def _make_spark(self, network: Network, ingress: Ingress, host: SparkHost | None) -> SparkPipeline:
+        return SparkPipeline(
+            network,
+            ingress,
+            self._block,
+            self._keep_rejects,
+            self._now_ns,
+            histories=self._histories,
+            data_dir=network.config.engine.data_dir,
+            host=host,
+            connections=self._shares.spark,
+            batch_end=self._ends.spark_is_read if self._ends.is_finite else None,
+        )
+
+    def _make_files(self, network: Network, ingress: Ingress) -> FilePipeline:
+        ends = self._ends
+        return FilePipeline(
+            network,
+            self.server.ports,
+            ingress,
+            self._block,
+            self._keep_rejects,
+            self._now_ns,
+            run_end=ends.files_are_read if ends.is_finite else None,
+            on_broken=ends.end,
+            closes=ends.is_finite and network.config.engine.at_stop == "close",
+            histories=self._histories,
+            data_dir=network.config.engine.data_dir,
+        )
+
+    def adopt(self, network: Network, ingress: Ingress, outlets: Sequence[Outlet], streams: Mapping[int, int]) -> None:
+        """Serve another network, which has no files and no Spark, as the one before has none (``change.obstacle``).
+
+        ``streams`` leads from its numbers to the present ones. On the I/O thread.
+        """
+        self.server.adopt(network, ingress, outlets, streams, edge_waits_ns(network))
+        self.spark = self._make_spark(network, ingress, self.spark.host)
+        self.files = self._make_files(network, ingress)
 
     def open(self) -> None:
         """Open every listener and every file; read nothing yet from files and Spark. Raises ListenError, FileError."""

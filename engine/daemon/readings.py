@@ -43,6 +43,7 @@ class DaemonReadings:
         self._version = version
         self._engine = engine
         self._server = server
+        self._ports, self._outlets = server.ports, server.outlets  # of this network: a change gives the server others
         self._spark = spark
         self._files = files
         self._keeper = keeper
@@ -76,7 +77,7 @@ class DaemonReadings:
 
     def _stream(self, number: int, now_ns: int) -> StreamReading:
         """Return one stream's counts: sockets, Spark, code and a replay together."""
-        port, ingress = self._server.ports[number], self._engine.ingress
+        port, ingress = self._ports[number], self._engine.ingress
         bulk, edge = self._spark.intake.counts[number], port.edge.reading(now_ns)
         rejected = {str(reason): count for reason, count in list(port.rejected.items())}
         for reason, count in list(bulk.rejected.items()):
@@ -96,12 +97,12 @@ class DaemonReadings:
             rejected=rejected,
             received_bytes=port.received_bytes + bulk.received_bytes,
             connections=port.connections + bulk.connections,
-            paused=self._server.is_paused(number),
+            paused=self._server.is_stopped or not ingress.may_read(number),
             edge=edge,
         )
 
     def _output(self, number: int, now_ns: int) -> OutputReading:
-        outlet, delivery = self._server.outlets[number], self._engine.deliveries[number]
+        outlet, delivery = self._outlets[number], self._engine.deliveries[number]
         return OutputReading(
             outlet.name,
             outlet.emitted + delivery.replayed,

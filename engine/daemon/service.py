@@ -1,8 +1,8 @@
 """The daemon as a process: start, signals, exit codes, with the usual conventions of Unix daemons.
 
 On SIGTERM or SIGINT the daemon stops reading, drains, flushes and exits with 0; a second signal ends it at once. On
-SIGHUP it reads the network file again and logs its errors; a file with errors changes nothing. With a network file that
-cannot be deployed it exits with 78.
+SIGHUP it applies the network file anew (``change.py``); a file with errors is logged and changes nothing. With a
+network file that cannot be deployed it exits with 78.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from time import sleep
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from catalog.config import read_text
 from catalog.config.overrides import Overrides
-from catalog.errors import NetworkError
+from catalog.errors import AuroraError, NetworkError
 from catalog.network import Network
 from catalog.printable import counted
 from engine.daemon.daemon import Daemon
@@ -101,6 +102,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
         on_progress=_progress_until_stopped(signals) if network.config.engine.data_dir is not None else None,
         on_end=partial(signals.send, DONE),
         once=once,
+        read_text=partial(_read_following, file, overrides),
     )
     try:
         daemon.start()
@@ -110,7 +112,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     _log_start(daemon, file)
     notify(READY)
     while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
-        _reload(file, overrides, network)
+        _reload(file, daemon)
     if number == FAILED:
         _exit_after(STOP_SECONDS, EX_SOFTWARE)
         daemon.stop(0.0)
@@ -190,18 +192,24 @@ def _log_stop(daemon: Daemon, drained: bool) -> None:
     )
 
 
-def _reload(file: Path, overrides: Overrides, running: Network) -> None:
+def _read_following(file: Path, overrides: Overrides, text: str, running: Network) -> Network:
+    """Read a network file that is to follow the running one; modules of users lie beside the file of the start."""
+    return read_network(text, overrides=overrides, version=running.version + 1, before=running, named=str(file))
+
+
+def _reload(file: Path, daemon: Daemon) -> None:
+    """Apply the network file anew. A file with errors, or one that would drop state, changes nothing."""
     try:
-        network = read_network(file, overrides=overrides, version=running.version + 1)
+        answer = daemon.changes.put(read_text(file)[0], dry_run=False, drop_state=False)
     except NetworkError as error:
         for problem in error.problems:
             log.error("%s:%d: %s: %s", file, problem.line, problem.place, problem.message)
         log.error("%s has errors: the running network goes on", file)
-        return
-    if network.config == running.config:
-        log.info("%s has not changed", file)
+    except AuroraError as error:
+        log.error("%s is not applied: %s", file, error)
     else:
-        log.warning("%s is valid and differs from the running network: restart to deploy it", file)
+        if not answer["applied"]:
+            log.info("%s has not changed", file)
 
 
 def _exit_after(seconds: float, code: int) -> None:

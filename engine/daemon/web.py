@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
+from catalog.describe import TapPlace, tap_places
 from catalog.network import Network
 from engine.daemon.descriptors import DescriptorShares
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from engine.run.journeys.journey import Journey
+from engine.run.taps import Watch
 from qos_monitor.busy import BusyHistory
 from qos_monitor.loop import Monitor
 from router.access.http_door import HttpDoor
 from router.http import Explanation, HttpQueries, make_app
+from router.http_change import ChangeDoor
 from router.http_server import HttpPlaces, HttpServer
 from router.server import Server
+
+
+class _OpenTap(NamedTuple):
+    place: TapPlace
+    watch: Watch
+    unregister: Callable[[], None]
 
 
 class Web:
@@ -31,15 +41,30 @@ class Web:
         busy: BusyHistory,
         readiness: Readiness,
         shares: DescriptorShares,
+        door: ChangeDoor,
     ) -> None:
         self._shares = shares
+        self._server = server
+        self._door = door
+        self._taps: dict[int, _OpenTap] = {}
+        self._tap_numbers = count()
+        self.http: HttpServer | None = None
+        self.adopt(network, engine, monitor, busy, readiness)
+
+    def adopt(
+        self, network: Network, engine: Engine, monitor: Monitor, busy: BusyHistory, readiness: Readiness
+    ) -> None:
+        """Answer about this network from now on. Open taps go on where their place is still there."""
         self._network = network
         self._engine = engine
-        self._server = server
         self._monitor = monitor
         self._busy = busy
         self._readiness = readiness
-        self.http: HttpServer | None = None
+        places = tap_places(network) if self._taps else {}
+        for number, tap in list(self._taps.items()):
+            place = places.get(tap.place.name)
+            if place is not None and place.schema == tap.place.schema:
+                self._taps[number] = _OpenTap(place, tap.watch, engine.taps.register(place, tap.watch))
 
     async def open(self) -> None:
         """Listen, unless the network file has no ``http`` address. Raises ListenError."""
@@ -92,20 +117,30 @@ class Web:
     def _queries(self) -> HttpQueries:
         return HttpQueries(
             metrics=lambda accept: self._metrics(accept),
-            stats=self._monitor.stats,
+            stats=lambda: self._monitor.stats(),
             network=lambda: self._network,
-            ready=self._readiness.checks,
+            ready=lambda: self._readiness.checks(),
             dead_letters=self._dead_letters,
-            tap=self._engine.taps.register,
+            tap=self._tap,
             explain=self.explain,
             follow=self.follow,
-            drops=self._engine.shedding.to_json,
+            drops=lambda limit: self._engine.shedding.to_json(limit),
+            change=self._door,
         )
+
+    def _tap(self, place: TapPlace, watch: Watch) -> Callable[[], None]:
+        """Show a place's trains to ``watch``, also after the network has changed."""
+        number = next(self._tap_numbers)
+        self._taps[number] = _OpenTap(place, watch, self._engine.taps.register(place, watch))
+
+        def end() -> None:
+            self._taps.pop(number).unregister()
+
+        return end
 
     @cached_property
     def _metrics(self) -> Callable[[str], tuple[bytes, str]]:
         from qos_monitor.metrics import EngineCollector, expose, registry_for
 
-        monitor = self._monitor
-        registry = registry_for(EngineCollector(monitor.readings, lambda: monitor.residuals))
+        registry = registry_for(EngineCollector(lambda: self._monitor.readings(), lambda: self._monitor.residuals))
         return lambda accept: expose(registry, accept)

@@ -29,6 +29,7 @@ import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -76,6 +77,17 @@ class UserModules:
             if file.startswith(f"{folder}{os.sep}"):
                 return file[len(str(folder)) + 1 :]
         return ""
+
+    def digest(self) -> str:
+        """Return a text that differs when the source of a loaded module of the folders differs."""
+        prefix = f"{self._package}."
+        named = sorted((name, m) for name, m in list(sys.modules.items()) if self._package and name.startswith(prefix))
+        files = [getattr(module, "__file__", None) for _, module in named]
+        whole = blake2b(digest_size=12)
+        for (name, _), file in zip(named, files, strict=True):
+            whole.update(name.removeprefix(prefix).encode())
+            whole.update(b"" if file is None else Path(file).read_bytes())
+        return whole.hexdigest()
 
     def _find(self, top: str) -> bool:
         if not self.folders:

@@ -112,7 +112,7 @@ class Engine:
         self.post = self.loop.post
         self.taps = Taps(network, self._recompile)
         self.deliveries = self._make_deliveries(outlets, recorders, log)
-        self.routes = Routes(self.storage, self._announce, self.loop.wake, self.deliveries)
+        self.routes = Routes(self.storage, self.announce, self.loop.wake, self.deliveries)
         call_limits = CallLimits() if any(node.box.calls_users for node in network.boxes) else None
         self.pool = WorkerPool(
             network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns, self.journeys,
@@ -171,7 +171,7 @@ class Engine:
             memory_bytes,
             spill,
             spillable_arcs(self.network),
-            announce=self._announce,
+            announce=self.announce,
             wake_scheduler=lambda: self.loop.wake(),
             wake_spiller=self.spiller.wake,
             on_room=self._room_again,
@@ -265,7 +265,7 @@ class Engine:
     def _expired_counts(self) -> DropCounts:
         return {(a, "expired"): q.expired for a, q in enumerate(self.storage.queues) if q.expired}
 
-    def _announce(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
+    def announce(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
         """Put the event of a queued train into the scheduler's mailbox. On the thread that queued it."""
         if nbytes == ANNOUNCED:
             return

@@ -19,7 +19,8 @@ Threads: any, all at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Condition, Lock
 from typing import NamedTuple, Protocol
 
@@ -122,12 +123,41 @@ class Ingress:
         self._listeners: list[Callable[[], None]] = []
         self._direct = [frozenset(self._ways[stream.number].outputs) for stream in network.streams]
         self._all_direct = frozenset().union(*self._direct)
+        self._successor: Ingress | None = None  # of the next network, once this one is replaced
+        self._next_numbers: Mapping[int, int] = {}  # of streams there
         self._blocked: set[int] = set()  # outputs right behind a stream whose readers are too slow
+
+    # -- a change of the network --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Let nothing enter meanwhile: callers wait."""
+        with self._order:
+            yield
+
+    def hand_over(self, successor: Ingress, streams: Mapping[int, int]) -> None:
+        """Hand the counts and the listeners to the ingress of the next network. Inside ``closed``.
+
+        A caller that waits here, or still knows this ingress, is sent on: ``streams`` leads from the numbers of the
+        next network to those of this one. Tuples for a stream that is gone are dropped.
+        """
+        for there, here in streams.items():
+            successor.received[there] = self.received[here]
+            successor.admitted[there] = self.admitted[here]
+            successor.rejected_skew[there] = self.rejected_skew[here]
+        if successor._log is None:
+            successor.numbers.take_over(self.numbers, streams)
+        successor._listeners = self._listeners
+        self._next_numbers = {here: there for there, here in streams.items()}
+        self._successor = successor
 
     # -- the two entrances --------------------------------------------------------------------------------------------
 
     def admit(self, stream: int, train: Train, origin: Origin = CODE, *, timeout_s: float | None = None) -> bool:
         """Take a train into the network. False when there was no room in time, which only a caller that waits sees."""
+        if (successor := self._successor) is not None:
+            there = self._next_numbers.get(stream)
+            return there is None or successor.admit(there, train, origin, timeout_s=timeout_s)
         if train.count and (watches := self._taps.streams.get(stream)):
             offer(watches, train)
         if origin.waits_for_room and not self.may_read(stream) and not self.wait_for_room(stream, timeout_s):
@@ -170,6 +200,9 @@ class Ingress:
 
     def may_read(self, stream: int) -> bool:
         """Tell whether there is room for more of this stream."""
+        if (successor := self._successor) is not None:
+            there = self._next_numbers.get(stream)
+            return there is None or successor.may_read(there)
         if not self._storage.has_room and stream not in self._overflow:
             return False
         if self._blocked and not self._blocked.isdisjoint(self._direct[stream]):
@@ -245,8 +278,13 @@ class Ingress:
         idle_path = self._idle_paths[stream] if runs_idle_plans else None
         try:
             with self._order:
-                self.received[stream] += received
-                to_outputs = self._queue(stream, train, stamp_ns, idle_path, peer)
+                if (successor := self._successor) is None:
+                    self.received[stream] += received
+                    to_outputs = self._queue(stream, train, stamp_ns, idle_path, peer)
+            if successor is not None:  # the network was replaced while this caller waited
+                if (there := self._next_numbers.get(stream)) is not None:
+                    successor._enter(there, train, received, stamp_ns, runs_idle_plans, peer)
+                return
             self._loop.wake()
             for output, part in to_outputs:
                 self._routes.deliver(output, part)

@@ -30,8 +30,14 @@ def read_network(
     *,
     version: int = 1,
     overrides: Overrides | None = None,
+    before: Network | None = None,
+    named: str = "",
 ) -> Network:
-    """Read and check a network file. Raises NetworkError with all of its problems."""
+    """Read and check a network file. Raises NetworkError with all of its problems.
+
+    ``before`` is the network that runs: boxes that have not changed are not compiled again. ``named``: the file that a
+    text stands for.
+    """
     return build_network(
         source,
         cast(Kinds, box_kinds()),  # mypy: a box's parameters_model is narrower than the protocol's
@@ -44,7 +50,14 @@ def read_network(
         make_modules=UserModules,
         version=version,
         overrides=overrides,
+        before=before,
+        named=named,
     )
+
+
+def read_following(text: str, before: Network) -> Network:
+    """Read a network file, given as text, that is to follow this network. Raises NetworkError."""
+    return read_network(text, version=before.version + 1, before=before)
 
 
 def _check_predicate(text: str, schema: Schema) -> None:

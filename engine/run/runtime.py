@@ -141,10 +141,30 @@ class BoxRuntime:
         if losses is not None:
             self.box.watch_losses(self.state, losses)
 
-    def reset(self) -> None:
-        """Begin with an empty state. No worker runs the box."""
+    def take_over(self, other: BoxRuntime) -> None:
+        """Go on with the state and the counts of another runtime of the same definition. No worker runs either."""
+        if other.bounded is not None:  # it knows the files in which a part of its state may be
+            self.box = self.bounded = other.bounded
+        self.state = other.state
+        self.announced_ns = other.announced_ns
+        self.resets = other.resets
+        self.tally = other.tally
+        self.calls, self.tuples_in, self.cost_ns = other.calls, other.tuples_in, other.cost_ns
+        self.tuples_out, self.by_input, self.train_counts = other.tuples_out, other.by_input, other.train_counts
+        self.port_watermarks_ns, self.watermark_ns = other.port_watermarks_ns, other.watermark_ns
+        self.closed_ns = other.closed_ns
+        self.watch_losses(self.losses)
+        self.limit_calls(self.call_limits)
+        self.measure()
+
+    def discard(self) -> None:
+        """Forget the state for good, also what is on disk: the box is gone."""
         if self.bounded is not None:
             self.bounded.discard(self.state)
+
+    def reset(self) -> None:
+        """Begin with an empty state. No worker runs the box."""
+        self.discard()
         self.state = self.box.new_state()
         self.resets += 1
         self.watch_losses(self.losses)

@@ -20,6 +20,7 @@ class Keep:
     """A filter whose predicate is one word, the name of a field. ``oops`` stands for a mistake inside the text."""
 
     kind: ClassVar[str] = "keep"
+    input_prefixes: ClassVar[tuple[str, ...]] = ()
     min_inputs: ClassVar[int] = 1
     max_inputs: ClassVar[int] = 1
     needs_time: ClassVar[bool] = False

@@ -21,9 +21,10 @@ from typing import Any, Protocol
 
 from catalog.network import Network
 from engine.daemon.durable.committer import Committer
-from engine.daemon.durable.cut import Cut, CutError, quiet
+from engine.daemon.durable.cut import QUIET_SECONDS, Cut, CutError
 from engine.daemon.durable.outbox import Outbox
 from engine.run.core import Engine
+from engine.run.quiet import quiet
 from engine.run.state_home import StateHome
 from router.event_time import StreamClock
 from storage.checkpoint import CheckpointPart, Checkpoints
@@ -147,7 +148,7 @@ class Checkpointer:
     def _make(self) -> None:
         with self._committer.gate:
             begun = monotonic()
-            with quiet(self._engine):
+            with quiet(self._engine, QUIET_SECONDS):
                 cut = Cut(self._engine, self._log.durable, self._rest(), self.life)
             self.pause_s = monotonic() - begun
         try:

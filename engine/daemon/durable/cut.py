@@ -12,12 +12,10 @@ part (``storage/checkpoint.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from secrets import token_hex
 from threading import Lock
-from time import monotonic, sleep
 from typing import Any
 
 from catalog.network import Arc, BoxNode
@@ -33,24 +31,11 @@ from storage.spill_blocks import Block
 from storage.train import Train
 from storage.tree import encode_tree
 
-QUIET_POLL_SECONDS = 0.0002
 QUIET_SECONDS = 30.0
 
 
 class CutError(Exception):
-    """The cut failed: plans under way did not end in time, or a state could not be copied."""
-
-
-@contextmanager
-def quiet(engine: Engine) -> Iterator[None]:
-    """Wait until no box runs; none is started inside."""
-    with engine.loop.paused():
-        deadline = monotonic() + QUIET_SECONDS
-        while engine.loop.mailbox.finished() < engine.state.outstanding:
-            if monotonic() > deadline:
-                raise CutError(f"a plan is still under way after {QUIET_SECONDS:.0f} s")
-            sleep(QUIET_POLL_SECONDS)
-        yield
+    """The cut failed: a state could not be copied."""
 
 
 class Cut:

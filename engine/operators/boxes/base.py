@@ -111,6 +111,7 @@ class Box(ABC):
     needs_clock: ClassVar[bool] = False  # ``tick`` is called about ten times a second, tuples or not
     # Calls code of users, which may never return: ``limit_calls`` gives the state the time limits by which to call it.
     calls_users: ClassVar[bool] = False
+    code_digest: str = ""  # of the code of users that the box calls: after a change the box is another one
 
     def __init__(self, parameters: Any) -> None:
         self.parameters = parameters

@@ -119,6 +119,7 @@ class Python(Box):
         p: PythonParameters = self.parameters
         self._inputs = inputs[0]
         self._function = _imported(p.call, p.modules)
+        self.code_digest = p.modules.digest()
         fields = []
         for name, text in p.fields.items():
             try:

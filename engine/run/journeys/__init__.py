@@ -4,7 +4,7 @@ A tuple has no identity, but it has a stamp: ``arrival_ns`` is set once and pass
 *probe* is a stamp that the engine looks for. At most 200 times a second a train that enters the network gives one. From
 then on the few places where trains change hands ask the recorder whether the stamp is among them:
 
-- put on a queue (``Engine._announce``): when the probe began to wait there;
+- put on a queue (``Engine.announce``): when the probe began to wait there;
 - claimed for a plan (``SchedulerLoop.dispatch``): how many decisions passed it over, for which boxes, at what priority;
 - run by a worker (``WorkerPool.work``): how long the plan waited for a worker, and how long each box on the way took;
 - delivered (``Delivery.deliver``): the *journey* is complete, and has the fields of the tuple.

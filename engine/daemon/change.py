@@ -1,0 +1,134 @@
+"""Change the network of a running daemon: plan, prepare beside it, swap, clean up.
+
+    read -> compare -> refuse, or: reserve addresses -> build the new engine -> stop the world -> move -> go on
+
+Everything that takes time happens beside the running engine: to read and bind the file, to bind new addresses, to build
+the new engine. The swap itself is a checkpoint that never touches the disk. The scheduler is paused until the plans
+under way have ended. Then, on the I/O thread, where no socket is being read, and with the ingress closed to all other
+threads, everything that is kept changes hands (``engine/run/change/move``). If plans do not end in ``QUIET_SECONDS``,
+the old engine goes on for a moment and the swap is tried again.
+
+A change is made whole or not at all: everything that can be refused is refused before the swap. One change is made at a
+time; the next one waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from threading import Lock
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+from catalog.config.models import TcpSink, TcpSource
+from catalog.network import Network
+from engine.run.change.compare import Change, Fate, compare
+from engine.run.change.report import change_json, change_lines
+from engine.run.quiet import quiet
+from router.http_change import ChangeRefusedError
+from router.listeners import ReservedListener
+
+if TYPE_CHECKING:
+    from engine.daemon.daemon import Daemon
+
+log = logging.getLogger("aurorad.change")
+
+QUIET_SECONDS = 0.1
+AGAIN_SECONDS = 0.02
+GIVE_UP_SECONDS = 5.0
+
+ReadText = Callable[[str, Network], Network]
+"""Read a network file, given as text, that is to follow this network. Raises NetworkError."""
+
+
+class LiveChanges:
+    """The door to changes. Any thread but the I/O thread."""
+
+    def __init__(self, daemon: Daemon, read: ReadText) -> None:
+        self._daemon = daemon
+        self._read = read
+        self.lock = Lock()  # one change at a time; a stop of the daemon takes it too
+
+    def put(self, text: str, *, dry_run: bool, drop_state: bool) -> Mapping[str, Any]:
+        """Run this network file from now on, or only say what that would do."""
+        with self.lock:
+            before = self._daemon.network
+            after = self._read(text, before)
+            change = compare(before, after)
+            plan = change_json(change)
+            if dry_run or change.is_empty:
+                return {"applied": False, "version": before.version, **plan}
+            self._check(change, after, plan, drop_state)
+            begun = monotonic()
+            dropped = self._make(after, change)
+            took_s = monotonic() - begun
+        _log_change(change, plan, dropped, after.version, took_s)
+        return {"applied": True, "version": after.version, "seconds": took_s, "dropped": dropped, **plan}
+
+    def _check(self, change: Change, after: Network, plan: Mapping[str, Any], drop_state: bool) -> None:
+        """Refuse what cannot be done, or was not confirmed."""
+        if not self._daemon.is_ready:
+            raise ChangeRefusedError("the daemon starts or stops", "try again later", 503, plan)
+        if restart := change.needs_restart:
+            names = ", ".join(f"{p.kind} {p.name}" for p in restart[:5])
+            raise ChangeRefusedError(f"a restart is needed for {names}", "nothing has changed", 409, plan)
+        if why := obstacle(self._daemon.network) or obstacle(after):
+            raise ChangeRefusedError(f"a restart is needed: {why}", "nothing has changed", 409, plan)
+        if change.drops_state and not drop_state:
+            names = ", ".join(p.name for p in change.drops_state[:5])
+            raise ChangeRefusedError(f"the change drops the state of {names}", "confirm with --drop-state", 409, plan)
+
+    def _make(self, after: Network, change: Change) -> dict[str, int]:
+        reserved = self._daemon.server.reserve(after)
+        try:
+            return self._swap(after, change, reserved)
+        except BaseException:
+            for each in reserved:
+                each.release()
+            raise
+
+    def _swap(self, after: Network, change: Change, reserved: list[ReservedListener]) -> dict[str, int]:
+        daemon = self._daemon
+        following = daemon.prepare(after, change)
+        old = daemon.engine
+        daemon.pause_monitoring()
+        deadline = monotonic() + GIVE_UP_SECONDS
+        while True:
+            try:
+                with quiet(old, QUIET_SECONDS):
+                    dropped = daemon.io.run(daemon.adopt(following, change))
+                break
+            except TimeoutError as error:
+                if monotonic() > deadline:
+                    daemon.resume_monitoring()
+                    raise ChangeRefusedError(f"boxes run for too long: {error}", "nothing has changed", 503) from error
+                sleep(AGAIN_SECONDS)
+        daemon.resume_monitoring()
+        daemon.io.run(daemon.server.accept(reserved))
+        old.ingress.room_again()  # callers that waited there go on in the new network
+        old.stop()
+        return dropped
+
+
+def obstacle(network: Network) -> str:
+    """Say why a daemon with this network cannot change it while it runs; empty when it can."""
+    config = network.config
+    if config.engine.data_dir is not None:
+        return "the network has a data_dir"
+    if any(stream.overload == "spill" for stream in network.streams):
+        return "a stream spills to disk"
+    ends = [*(s.source for s in network.streams), *(o.sink for o in network.outputs)]
+    if config.spark_port is not None or any(not isinstance(end, TcpSource | TcpSink | None) for end in ends):
+        return "the network has files or Spark"
+    return ""
+
+
+def _log_change(
+    change: Change, plan: Mapping[str, Any], dropped: Mapping[str, int], version: int, took_s: float
+) -> None:
+    told = [part for part in plan["parts"] if part["fate"] != Fate.KEPT or "was" in part]
+    for line in change_lines(told)[:50]:
+        log.info("%s", line)
+    for arc, tuples in dropped.items():
+        log.warning("arc %s is gone: %d tuples that waited there are dropped", arc, tuples)
+    log.info("the network is now version %d, after %.0f ms", version, 1e3 * took_s)

@@ -1,0 +1,52 @@
+"""A change in words and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.printable import counted
+from engine.run.change.compare import Change, Fate, PartChange
+
+_ORDER = (Fate.RESTART, Fate.REMOVED, Fate.REBUILT, Fate.CHANGED, Fate.ADDED, Fate.KEPT)
+KEPT_SHOWN = 20
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    """Return a change as plain data. Every part is there, the kept ones too."""
+    return {
+        "same": change.is_empty,
+        "needs_restart": [part.name for part in change.needs_restart],
+        "drops_state": [part.name for part in change.drops_state],
+        "parts": [_part_json(part) for part in change.parts],
+    }
+
+
+def _part_json(part: PartChange) -> dict[str, str]:
+    told = {"kind": part.kind, "name": part.name, "fate": str(part.fate)}
+    optional = {"why": part.why, "was": part.was, "loses": part.loses}
+    return told | {key: text for key, text in optional.items() if text}
+
+
+def change_lines(parts: list[dict[str, str]]) -> list[str]:
+    """Return the lines that describe the parts of a change, as ``change_json`` gives them; kept parts come last."""
+    lines: list[str] = []
+    for fate in _ORDER:
+        mine = [part for part in parts if part["fate"] == fate]
+        plain = [part for part in mine if fate is Fate.KEPT and len(part) == 3]
+        lines += [_line(part) for part in mine if part not in plain]
+        if plain:
+            names = ", ".join(part["name"] for part in plain[:KEPT_SHOWN])
+            more = f" and {len(plain) - KEPT_SHOWN} more" if len(plain) > KEPT_SHOWN else ""
+            lines.append(f"kept     {counted(len(plain), 'part')}: {names}{more}")
+    return lines
+
+
+def _line(part: dict[str, str]) -> str:
+    line = f"{part['fate']:8} {part['kind']} {part['name']}"
+    if "was" in part:
+        line += f" (was {part['was']})"
+    if "why" in part:
+        line += f": {part['why']}"
+    if "loses" in part:
+        line += f"; drops {part['loses']}"
+    return line

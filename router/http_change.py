@@ -1,0 +1,82 @@
+"""The requests that change the network: ``PUT /api/v1/network`` and ``/api/v1/queries``.
+
+The body is a network file, as text. A change is made on one of starlette's threads: the I/O thread goes on meanwhile.
+``HttpDoor`` lets in no request of a page of another origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from catalog.errors import AuroraError, NetworkError
+from router.http_answers import RequestError, json_answer
+
+MAX_NETWORK_BYTES = 16 * 1024**2
+
+
+class ChangeRefusedError(AuroraError):
+    """The change is not made, and nothing has changed. ``status`` is that of HTTP."""
+
+    def __init__(self, message: str, hint: str = "", status: int = 409, plan: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.hint, self.status, self.plan = hint, status, plan
+
+
+class ChangeDoor(Protocol):
+    """Plans and makes changes of the network (``engine/daemon/change``). Any thread but the I/O thread."""
+
+    def put(self, text: str, *, dry_run: bool, drop_state: bool) -> Mapping[str, Any]:
+        """Run this network file from now on, or only say what that would do. Raises NetworkError with every problem,
+        ChangeRefusedError, ListenError."""
+
+
+class ChangeHandlers:
+    def __init__(self, door: ChangeDoor) -> None:
+        self._door = door
+
+    async def put_network(self, request: Request) -> Response:
+        text = await _body(request)
+        dry_run, drop_state = _flag(request, "dry_run"), _flag(request, "drop_state")
+        return await _answer(lambda: self._door.put(text, dry_run=dry_run, drop_state=drop_state))
+
+
+async def _answer(work: Any) -> Response:
+    """Run a change on another thread, and answer with its outcome or with all that is wrong."""
+    try:
+        return json_answer(await run_in_threadpool(work))
+    except NetworkError as error:
+        problems = [
+            {"line": p.line, "column": p.column, "place": p.place, "message": p.message, "hint": p.hint}
+            for p in error.problems
+        ]
+        return json_answer({"error": "the network file has errors", "hint": "", "problems": problems}, 422)
+    except ChangeRefusedError as error:
+        told = {} if error.plan is None else {"plan": error.plan}
+        return json_answer({"error": str(error), "hint": error.hint, **told}, error.status)
+    except AuroraError as error:
+        raise RequestError(409, str(error), "nothing has changed") from error
+
+
+async def _body(request: Request) -> str:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_NETWORK_BYTES:
+            raise RequestError(413, f"a network file has at most {MAX_NETWORK_BYTES:,} bytes")
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(400, f"not UTF-8: byte 0x{body[error.start]:02x} at {error.start}") from error
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _flag(request: Request, key: str) -> bool:
+    text = request.query_params.get(key, "false")
+    if text not in ("true", "false"):
+        raise RequestError(400, f"{key} is true or false, not '{text[:40]}'")
+    return text == "true"
