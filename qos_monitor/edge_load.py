@@ -74,7 +74,7 @@ class EdgeMeter:
 
 def _encoding(before: Readings, now: Readings, elapsed_ns: int) -> float:
     spent_ns = sum(o.cost_ns for o in now.outputs) - sum(o.cost_ns for o in before.outputs)
-    return max(0.0, spent_ns / (elapsed_ns * max(1, len(now.workers))))
+    return max(0.0, spent_ns / (elapsed_ns * max(1, now.engine.workers or len(now.workers))))
 
 
 def _gain(elapsed_ns: int, tau_s: float) -> float:

@@ -197,6 +197,7 @@ def _readiness(r: Readings) -> Iterator[Metric]:
     yield _gauge("connections", "Open connections of senders and readers.", [], [([], ready.connections)])
     yield _gauge("connections_limit", "Connections that may be open.", [], [([], ready.connections_limit)])
     yield _gauge("workers_alive", "Workers that run.", [], [([], ready.workers_alive)])
+    yield _gauge("workers_at_work", "Workers that take plans; the others sleep.", [], [([], r.engine.workers)])
     yield _counter(
         "workers_replaced", "Workers replaced because a call of users' code did not return.", ["worker"],
         (([str(w.number)], w.replaced) for w in r.workers),

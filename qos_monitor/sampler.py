@@ -49,6 +49,7 @@ class Sample(NamedTuple):
     worker_busy: Sequence[float] = ()  # likewise, by worker
     box_ns: Floats = np.zeros(0)  # the cost of a tuple, by box
     port_selectivity: Floats = np.zeros(0)  # by flat port
+    workers: int = 0  # at work; 0: as many as there are
 
 
 class Sampler:
@@ -227,6 +228,7 @@ class Sampler:
             worker_busy=self._worker_busy,
             box_ns=box_ns,
             port_selectivity=stats.port_selectivity,
+            workers=now.engine.workers,
         )
 
     def _kept_by_box(self, kept_on_arc: Floats) -> Floats:
@@ -249,7 +251,7 @@ class Sampler:
     def _busy_ratio(self, now: Readings, elapsed_ns: int) -> float:
         busy_ns = sum(w.busy_ns for w in now.workers) + now.scheduler.caller_ns
         worked_ns, self._worked_ns = busy_ns - self._worked_ns, busy_ns
-        return max(0.0, worked_ns / (elapsed_ns * max(1, len(now.workers))))
+        return max(0.0, worked_ns / (elapsed_ns * max(1, now.engine.workers or len(now.workers))))
 
     def _observe_inputs(self, before: Readings, now: Readings, elapsed_ns: int) -> None:
         """Fold the selectivity of each input of joins."""

@@ -120,7 +120,7 @@ class LoadJudge:
     def __call__(self, sample: Sample) -> LoadVerdict:
         """Return the next verdict, from the last one and this sample."""
         terms = self._terms[self._urgent_first()]
-        self._verdict = judge(self._verdict, sample, terms, self._workers)
+        self._verdict = judge(self._verdict, sample, terms, sample.workers or self._workers)
         return self._verdict
 
 

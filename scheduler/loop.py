@@ -43,11 +43,12 @@ from typing import Any, Protocol
 from catalog.readings import DECISION_BOUNDS_NS, decision_bucket
 from scheduler.claims import Claim, Claims, QueuedPlan, Storage
 from scheduler.deadlines import hopeless_ages_ns
-from scheduler.events import Clock, Dispatched, Enqueued, Event, MemoryShort, StatisticsMoved
+from scheduler.events import Clock, Dispatched, Enqueued, Event, Finished, MemoryShort, StatisticsMoved
 from scheduler.mailbox import Mailbox
 from scheduler.plan import Plan
 from scheduler.policies import Policy, make_index
 from scheduler.ranks import ranked_arcs
+from scheduler.staffing import Staffing
 from scheduler.state import UNMEASURED_NS, SchedulerState
 
 log = logging.getLogger("aurorad.scheduler")
@@ -125,9 +126,8 @@ class SchedulerLoop:
         self.policy = policy
         self.storage = storage
         self.execution_queue = execution_queue
-        self.workers = workers
-        self.plans_at_least = PLANS_PER_WORKER * workers
-        self.plans_at_most = PLANS_AT_MOST * workers
+        self.staff(workers)
+        self.staffing: Staffing | None = None  # decides how many workers there are; None: always the same number
         self.ahead_ns = ahead_ns  # for each worker; a tight deadline shortens it
         self.refill_at = 0  # while the queue is full: it is filled again when only so many plans are left
         self.now_ns = now_ns
@@ -153,6 +153,12 @@ class SchedulerLoop:
         self._decided_ns = 0  # the time by which the last decision was made
         self._refresh_ns = 0  # when the statistics are read next; 0: never yet
         state.follow(make_index(policy))
+
+    def staff(self, workers: int) -> None:
+        """Fill the execution queue for this many workers."""
+        self.workers = workers
+        self.plans_at_least = PLANS_PER_WORKER * workers
+        self.plans_at_most = PLANS_AT_MOST * workers
 
     # -- any thread ---------------------------------------------------------------------------------------------------
 
@@ -280,6 +286,8 @@ class SchedulerLoop:
         begun_ns = self.clock_ns()
         now_ns = self.now_ns()
         self._read_mailbox()
+        if self.staffing is not None:
+            self.staffing.look(begun_ns, state.unit_tuple_ns, not mailbox.has_plan_room or bool(state.ready))
         while not self.is_queue_full:
             plan = self.decide(now_ns)
             if plan is None:
@@ -312,6 +320,8 @@ class SchedulerLoop:
             events = mailbox.drain()
             for event in events:
                 apply(event)
+                if self.staffing is not None and type(event) is Finished:
+                    self.staffing.finished(event.plan.units or (), event.plan.tuples, event.ran_ns)
             if mailbox.is_empty or all(type(event) is Enqueued for event in events):
                 return
 

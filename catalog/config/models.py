@@ -7,6 +7,7 @@ need other parts of the file (does this input exist?) are in ``catalog/build.py`
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -59,8 +60,20 @@ Name = Annotated[str, AfterValidator(check_name)]
 WholeNumber = Annotated[int, BeforeValidator(_no_boolean)]
 
 
+AUTO_WORKERS = 0
+MOST_AUTO_WORKERS = 4
+
+
+def _workers(value: object) -> object:
+    if value == "auto":
+        return AUTO_WORKERS
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 256:
+        return value
+    raise ValueError(f"should be auto or a whole number from 1 to 256, not {value}")
+
+
 class EngineSection(Section):
-    workers: WholeNumber = Field(default=2, ge=1, le=256)
+    workers: Annotated[int, BeforeValidator(_workers)] = AUTO_WORKERS
     memory_bytes: PositiveSize = Field(default=512 * 1024**2, alias="memory")
     data_dir: str | None = Field(default=None, min_length=1)
     checkpoint_ns: PositiveDuration = Field(default=10 * 10**9, alias="checkpoint")
@@ -70,6 +83,21 @@ class EngineSection(Section):
     drain_ns: PositiveDuration = Field(default=20 * 10**9, alias="drain")
     python_path: list[str] = Field(default=[], max_length=100)
     stop: Literal["close", "keep", "drop"] | None = None
+
+    @property
+    def is_staffed(self) -> bool:
+        """Whether the engine itself finds out how many workers pay."""
+        return self.workers == AUTO_WORKERS
+
+    @property
+    def most_workers(self) -> int:
+        """The number of worker threads. With ``auto`` most of them may sleep."""
+        return self.workers or max(1, min(MOST_AUTO_WORKERS, len(os.sched_getaffinity(0))))
+
+    @property
+    def sure_workers(self) -> int:
+        """The number of workers to plan with: ``auto`` uses another one only where it pays."""
+        return self.workers or 1
 
     @property
     def at_stop(self) -> str:

@@ -14,7 +14,9 @@ def register(app: typer.Typer) -> None:
 
 def run(
     file: Annotated[Path, typer.Argument(help="The network file.", envvar="AURORAD_FILE", exists=False)],
-    workers: Annotated[int | None, typer.Option(min=1, envvar="AURORAD_WORKERS", help="Worker threads.")] = None,
+    workers: Annotated[
+        str | None, typer.Option(envvar="AURORAD_WORKERS", help="Worker threads: a number, or auto.")
+    ] = None,
     memory: Annotated[str | None, typer.Option(envvar="AURORAD_MEMORY", help="Budget of the queues: 512MiB.")] = None,
     policy: Annotated[str | None, typer.Option(envvar="AURORAD_POLICY", help="The scheduler's policy.")] = None,
     http: Annotated[str | None, typer.Option(envvar="AURORAD_HTTP", help="Address of HTTP: host:port, or off.")] = None,
@@ -65,7 +67,7 @@ def run(
     from engine.daemon.service import serve
 
     overrides: dict[str, dict[str, Any]] = {
-        "engine": {"workers": workers, "memory": memory},
+        "engine": {"workers": int(workers) if workers and workers.isdigit() else workers, "memory": memory},
         "scheduler": {"policy": policy},
         "http": {"listen": http},
         "log": {"format": log_format, "level": log_level},

@@ -215,7 +215,7 @@ def _experiment(
         duration_ns=duration_ns,
         process="poisson" if is_trace else arrivals,
         trace=read_trace(Path(arrivals), {s.name: s.number for s in network.streams}) if is_trace else {},
-        workers=workers or network.config.engine.workers,
+        workers=workers or network.config.engine.sure_workers,
         settings=scheduler_settings(section, seed),
         overheads=DAEMON,
     )

@@ -156,7 +156,8 @@ class Daemon:
         return Engine(
             network,
             [outlet.deliver for outlet in outlets],
-            workers=config.engine.workers,
+            workers=config.engine.most_workers,
+            is_staffed=config.engine.is_staffed,
             memory_bytes=config.engine.memory_bytes,
             policy=config.scheduler.policy,
             settings=scheduler_settings(config.scheduler),

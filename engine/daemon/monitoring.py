@@ -75,6 +75,7 @@ class Monitoring:
         read = [output.readers > 0 for output in readings.outputs]
         self._overload.on_sample(sample, read if any(read) else ())  # without any reader the graphs alone decide
         self._edge.on_readings(readings)
+        self._engine.press(not self._overload.is_fine)
         self._engine.refresh_losses()
         self._report_missed(readings)
         self._losses.note(readings)
@@ -115,7 +116,7 @@ def make_overload(catalog: Catalog, engine: Engine) -> OverloadControl[Sample]:
         LoadJudge(
             network,
             shed_arcs(network),
-            network.config.engine.workers,
+            network.config.engine.sure_workers,
             urgent_first=lambda: runs_urgent_first(engine.choice.policy),
             units=engine.state.unit_boxes,
         ),

@@ -120,7 +120,7 @@ class DaemonReadings:
             network_version=self._network.version,
             now_ns=now_ns,
             uptime_ns=now_ns - self._started_ns,
-            workers=len(engine.pool.busy_ns),
+            workers=engine.workers_at_work,
             memory_used=engine.storage.held_bytes,
             memory_state=engine.storage.state_bytes,
             memory_budget=engine.storage.budget_bytes,

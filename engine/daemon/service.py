@@ -160,7 +160,7 @@ def _log_start(daemon: Daemon, file: Path) -> None:
         counted(len(network.boxes), "box"),
         counted(len(network.outputs), "output"),
         policy if asked == policy else f"{asked} (at first {policy})",
-        counted(network.config.engine.workers, "worker"),
+        "auto workers" if network.config.engine.is_staffed else counted(network.config.engine.workers, "worker"),
     )
 
 

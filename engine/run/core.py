@@ -43,6 +43,7 @@ from scheduler.claims import QueuedPlan
 from scheduler.events import Enqueued, OutputBlocked, OutputFreed
 from scheduler.loop import SchedulerLoop
 from scheduler.policies import policies
+from scheduler.staffing import Staffing
 from scheduler.state import SchedulerSettings, SchedulerState
 from storage.manager import ANNOUNCED, StorageManager
 from storage.train import Train
@@ -69,6 +70,7 @@ class Engine:
         outlets: Sequence[Callable[[Train], None]],
         *,
         workers: int = 2,
+        is_staffed: bool = False,
         memory_bytes: int = 512 * 2**20,
         policy: str = "round_robin",
         settings: SchedulerSettings | None = None,
@@ -118,6 +120,10 @@ class Engine:
             network, self.runtimes, self.routes, self.taps, execution_queue, self.post, workers, now_ns, self.journeys,
             on_failure, call_limits, self.state.settings.unit == "vpipe",
         )  # fmt: skip
+        if is_staffed and workers > 1:
+            self.loop.staff(1)
+            self.pool.employ(1)
+            self.loop.staffing = Staffing(workers, self._employ)
         for runtime in self.runtimes:
             runtime.watch_losses(self.shedding.book.boxes.get(runtime.node.number))
             runtime.limit_calls(call_limits)
@@ -219,6 +225,21 @@ class Engine:
         self.loop.follow(policies()[policy])
         self.choice = Choice(policy, reason)
         self.changes += 1
+
+    @property
+    def workers_at_work(self) -> int:
+        """How many workers take plans. Short trials with another number do not count."""
+        staffing = self.loop.staffing
+        return self.loop.workers if staffing is None else staffing.settled
+
+    def press(self, is_pressed: bool) -> None:
+        """Tell whether there is overload. The monitor."""
+        if self.loop.staffing is not None:
+            self.loop.staffing.is_pressed = is_pressed
+
+    def _employ(self, workers: int) -> None:
+        self.loop.staff(workers)
+        self.pool.employ(workers)
 
     # -- outputs ----------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ class WorkerPool:
         self._executables: dict[tuple[int, ...], Executable] = {}
         self._compile = compile_line if is_line else compile_sequence  # ``unit: vpipe``
         self._threads = [self._thread(number) for number in range(size)]
+        self._at_work = size  # the workers with lower numbers take plans; the others sleep at their gates
+        self._gates: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(size)]
 
     def _thread(self, number: int, lost: int = 0) -> Thread:
         """Make the thread of a worker. ``lost`` is the thread whose plan it takes over first, 0 for none."""
@@ -84,9 +86,16 @@ class WorkerPool:
         for thread in self._threads:
             thread.start()
 
+    def employ(self, workers: int) -> None:
+        """Let only this many workers take plans. Another one that waits for a plan still takes one. Any thread."""
+        before, self._at_work = self._at_work, workers
+        for number in range(before, workers):
+            self._gates[number].put(None)
+
     def stop(self) -> None:
         """End each worker, after the plans that are queued. Calls of users' code get no more time."""
         self.hurry()
+        self.employ(len(self._threads))
         for _ in self._threads:
             self.execution_queue.put(QueuedPlan(None, {}))
         for number in range(len(self._threads)):
@@ -125,6 +134,8 @@ class WorkerPool:
 
     def _work_off(self, number: int) -> None:
         while True:
+            while number >= self._at_work:
+                self._gates[number].get()
             plan, claims = self.execution_queue.get()
             if plan is None:
                 return

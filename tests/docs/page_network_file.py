@@ -47,6 +47,7 @@ SPECIAL = {  # what no annotation says
     "partition_by": "list of fields", "time": "field", "from": "stream, box or port",
     "pace": "`as_fast`, `realtime`, `10x`",
     "policy": "a [policy](policies.md)",
+    "workers": "`auto` or a whole number",
     **dict.fromkeys(("streams.format", "outputs.format"), ", ".join(f"`{name}`" for name in CODECS)),
 }  # fmt: skip
 

@@ -119,7 +119,7 @@ def test_columns_point_at_the_spot() -> None:
         ("streams: {a: {schema: {x: int}, time: y}}\noutputs: {b: {from: a}}\n", "no field 'y'"),
         ("streams: {a: {schema: {x: timestamp?}, time: x}}\noutputs: {b: {from: a}}\n", "may be NULL"),
         (GOOD + "engine: {workers: true}\n", "whole number"),
-        (GOOD + "engine: {workers: 0}\n", "at least 1"),
+        (GOOD + "engine: {workers: 0}\n", "auto or a whole number from 1 to 256"),
         (GOOD + "engine: {workers: 1.5}\n", "whole number"),
         (GOOD + "http: {listen: ':80'}\n", "who may connect"),
         (GOOD + "log: {level: loud}\n", "not one of"),

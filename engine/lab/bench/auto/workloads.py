@@ -143,7 +143,7 @@ def of_papers(name: str, load: float, seconds: float, seed: int) -> Workload:
 
 def of_demo(load: float, seconds: float, seed: int) -> Workload:
     network = read_network(DEMO)
-    workers, statistics = network.config.engine.workers, declared_costs(network)
+    workers, statistics = network.config.engine.sure_workers, declared_costs(network)
     trains = _poisson(network, statistics, workers, Overheads(), load, seconds, seed)
     settings = scheduler_settings(network.config.scheduler, seed)
     return Workload(network, statistics, trains, workers, settings)

@@ -50,7 +50,7 @@ class ContractMaker:
             statistics=statistics,
             policies=(policy,),
             loads=(1.0,),
-            workers=config.engine.workers,
+            workers=config.engine.sure_workers,
             settings=scheduler_settings(config.scheduler),
             overheads=measure_overheads(),
         )

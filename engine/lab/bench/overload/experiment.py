@@ -253,7 +253,7 @@ def busy_shares(network: Network, looks: Sequence[Mapping[str, Any]], elapsed_ns
     spent_ns = [b["cost_ns"] - a["cost_ns"] for a, b in zip(before["boxes"], after["boxes"], strict=True)]
     busiest_ns = max((sum(spent_ns[b] for b in s.boxes) for s in static_superboxes(network)), default=0)
     busy_ns = [sum(w["busy_ns"] for w in look["workers"]) for look in looks]
-    return (busy_ns[1] - busy_ns[0]) / (elapsed_ns * network.config.engine.workers), busiest_ns / elapsed_ns
+    return (busy_ns[1] - busy_ns[0]) / (elapsed_ns * looks[1]["engine"]["workers"]), busiest_ns / elapsed_ns
 
 
 def rough_knee(network: Network, stats: Mapping[str, Any], mix: Mapping[str, float]) -> float:
@@ -263,7 +263,7 @@ def rough_knee(network: Network, stats: Mapping[str, Any], mix: Mapping[str, flo
     ports = [out / max(1, b["tuples_in"]) for b in boxes for out in b["tuples_out_by_port"]]
     work_ns = LoadModel(network).coefficients(cost_ns, np.array(ports)).streams
     each_ns = sum(mix[s.name] * float(work_ns[s.number]) for s in network.streams)
-    workers: int = network.config.engine.workers
+    workers: int = network.config.engine.sure_workers
     return workers * 1e9 / max(each_ns, 1.0)
 
 

@@ -72,7 +72,7 @@ class _Program:
         self._rows: list[Floats] = []
         self._limits: list[float] = []
         self._full = self._flow(costs, load)
-        workers = network.config.engine.workers
+        workers = network.config.engine.sure_workers
         fullest = costs.fullest(workers)
         at_knee = self._flow(costs, 1.0)
         self._add_flows(costs, load)
