@@ -124,7 +124,7 @@ def test_every_kind_of_loss_has_its_line(told: Any) -> None:
     everything = Readings(
         streams=[StreamReading("s", rejected={"null": 1})],
         arcs=[ArcReading("a->b", shed={"shed": 2, "expired": 1, "overflow": 4})],
-        boxes=[BoxReading("b", late=1, dead=2, withheld=3)],
+        boxes=[BoxReading("b", late=1, dead=2, withheld=3, evicted=5)],
         outputs=[OutputReading("o", subscribers=[SubscriberReading("x", dropped=9)])],
         sinks=[SinkReading("o", dropped=8)],
         engine=EngineReading(evicted_connections=1, refused_connections=2),
