@@ -92,7 +92,13 @@ class HttpApp:
         ]
         if queries.change is not None:
             changes = ChangeHandlers(queries.change)
-            routes.append(Route("/api/v1/network", changes.put_network, methods=["PUT"]))
+            routes += [
+                Route("/api/v1/network", changes.put_network, methods=["PUT"]),
+                Route("/api/v1/queries", changes.get_queries),
+                Route("/api/v1/queries", changes.post_query, methods=["POST"]),
+                Route("/api/v1/queries/{name}", changes.get_query),
+                Route("/api/v1/queries/{name}", changes.delete_query, methods=["DELETE"]),
+            ]
         self._paths = [route.path for route in routes]
         self._app = Starlette(routes=routes, exception_handlers={RequestError: _refuse, 404: self._not_found})
 

@@ -6,7 +6,7 @@ The body is a network file, as text. A change is made on one of starlette's thre
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
@@ -34,6 +34,15 @@ class ChangeDoor(Protocol):
         """Run this network file from now on, or only say what that would do. Raises NetworkError with every problem,
         ChangeRefusedError, ListenError."""
 
+    def queries(self) -> Sequence[Mapping[str, Any]]:
+        """Return every query: an output, with the boxes that only it needs."""
+
+    def add_query(self, query: str, *, dry_run: bool) -> Mapping[str, Any]:
+        """Add the boxes and outputs of a query to the network."""
+
+    def remove_query(self, name: str, *, dry_run: bool) -> Mapping[str, Any]:
+        """Remove an output and the boxes that only it needs, with their state."""
+
 
 class ChangeHandlers:
     def __init__(self, door: ChangeDoor) -> None:
@@ -43,6 +52,24 @@ class ChangeHandlers:
         text = await _body(request)
         dry_run, drop_state = _flag(request, "dry_run"), _flag(request, "drop_state")
         return await _answer(lambda: self._door.put(text, dry_run=dry_run, drop_state=drop_state))
+
+    async def get_queries(self, _: Request) -> Response:
+        return json_answer({"queries": list(self._door.queries())})
+
+    async def get_query(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        for query in self._door.queries():
+            if query["name"] == name:
+                return json_answer(query)
+        raise RequestError(404, f"there is no query '{name[:200]}'")
+
+    async def post_query(self, request: Request) -> Response:
+        text, dry_run = await _body(request), _flag(request, "dry_run")
+        return await _answer(lambda: self._door.add_query(text, dry_run=dry_run))
+
+    async def delete_query(self, request: Request) -> Response:
+        name, dry_run = request.path_params["name"], _flag(request, "dry_run")
+        return await _answer(lambda: self._door.remove_query(name, dry_run=dry_run))
 
 
 async def _answer(work: Any) -> Response:

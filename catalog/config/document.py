@@ -38,7 +38,7 @@ _WORDS |= {".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 
 # While YAML is parsed, other characters stand for the braces of a variable, or {workers: ${N}} would have two closing
 # braces. They are noncharacters of Unicode (no text contains them) and as many as before (columns stay right).
-_REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^}\n]*)?)\}")
+REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^}\n]*)?)\}")
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{")
@@ -281,7 +281,7 @@ class _Builder:
 
 def _hide_variables(text: str) -> str:
     text = text.replace(_OPEN, "\x00").replace(_CLOSE, "\x00")  # YAML refuses \x00
-    return _REFERENCE.sub(rf"{_OPEN}{_OPEN}\1{_CLOSE}", text)
+    return REFERENCE.sub(rf"{_OPEN}{_OPEN}\1{_CLOSE}", text)
 
 
 def _show_variables(text: str) -> str:

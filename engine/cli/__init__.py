@@ -2,7 +2,7 @@
 
 - Write a network: ``new`` (from some rows), ``validate``, ``test`` (its cases), ``graph``.
 - Run a network: ``run`` (the daemon), ``simulate`` (predict a load), ``demo``.
-- Change a running daemon: ``apply`` (another network file).
+- Change a running daemon: ``apply`` (another network file), ``query`` (add and remove one).
 - Look at a running daemon: ``top``, ``tap`` (its tuples), ``explain`` (late and dropped tuples).
 - Files and Spark: ``ingest``, ``compact``, ``history`` (sample files).
 - Look things up: ``boxes``, ``functions``, ``policies``, ``version``. Measure: ``bench``.
@@ -41,7 +41,7 @@ LEAVE_NOTHING = {"new", "run", "validate", "test", "graph", "boxes", "functions"
 GC_THRESHOLD = 100_000  # new objects between two garbage collections; Python's own is 700
 
 _ORDER = (  # of --help: as people meet them; the rest follows
-    "new", "run", "validate", "test", "graph", "simulate", "demo", "apply", "top", "tap", "explain", "boxes",
+    "new", "run", "validate", "test", "graph", "simulate", "demo", "apply", "query", "top", "tap", "explain", "boxes",
     "functions", "policies", "ingest", "compact", "history", "bench", "version",
 )  # fmt: skip
 

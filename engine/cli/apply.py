@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -71,11 +71,16 @@ def apply(
 def _put(remote: Remote, file: str, text: str, *, dry_run: bool, drop_state: bool, as_json: bool) -> Any:
     query = {"dry_run": str(dry_run).lower(), "drop_state": str(drop_state).lower()}
     status, answer = remote.change("PUT", "/api/v1/network", query, text)
-    if status == 200:
-        return answer
-    if as_json:
+    if status != 200 and as_json:
         typer.echo(json.dumps(answer))
         raise typer.Exit(EX_CONFIG if status == 422 else EXIT_REFUSED)
+    if status != 200:
+        refuse(status, answer, file)
+    return answer
+
+
+def refuse(status: int, answer: Any, file: str) -> NoReturn:
+    """Say why the daemon has refused a change, and exit."""
     if status == 422:
         for problem in answer.get("problems", ()):
             hint = f" ({problem['hint']})" if problem["hint"] else ""

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from threading import Lock
+from threading import RLock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
+from catalog.config.edit import EntryExistsError, add_entries, remove_entries
 from catalog.config.models import TcpSink, TcpSource
-from catalog.network import Network
+from catalog.config.words import did_you_mean
+from catalog.network import Network, Output
 from engine.run.change.compare import Change, Fate, compare
 from engine.run.change.report import change_json, change_lines
 from engine.run.quiet import quiet
@@ -44,24 +46,74 @@ ReadText = Callable[[str, Network], Network]
 class LiveChanges:
     """The door to changes. Any thread but the I/O thread."""
 
-    def __init__(self, daemon: Daemon, read: ReadText) -> None:
+    def __init__(self, daemon: Daemon, read: ReadText, text: str) -> None:
+        """``text`` is the network file that runs; empty when the network has none."""
         self._daemon = daemon
         self._read = read
-        self.lock = Lock()  # one change at a time; a stop of the daemon takes it too
+        self._text = text
+        self.lock = RLock()  # one change at a time; a stop of the daemon takes it too
 
     def put(self, text: str, *, dry_run: bool, drop_state: bool) -> Mapping[str, Any]:
         """Run this network file from now on, or only say what that would do."""
         with self.lock:
-            before = self._daemon.network
-            after = self._read(text, before)
-            change = compare(before, after)
-            plan = change_json(change)
-            if dry_run or change.is_empty:
-                return {"applied": False, "version": before.version, **plan}
-            self._check(change, after, plan, drop_state)
-            begun = monotonic()
-            dropped = self._make(after, change)
-            took_s = monotonic() - begun
+            answer = self._put(text, dry_run=dry_run, drop_state=drop_state)
+            if not dry_run:
+                self._text = text
+            return answer
+
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def queries(self) -> list[dict[str, Any]]:
+        """Return every query: an output, with the boxes that only it needs."""
+        network = self._daemon.network
+        return [
+            {
+                "name": output.name,
+                "from": network.arcs[output.arc].name.partition("->")[0],
+                "boxes": own_boxes(network, output),
+                "shared": [n.name for n in network.boxes if _is_shared(network.box_outputs[n.number], output.number)],
+            }
+            for output in network.outputs
+        ]
+
+    def add_query(self, query: str, *, dry_run: bool) -> Mapping[str, Any]:
+        """Add the boxes and outputs of a query to the network."""
+        with self.lock:
+            try:
+                text, names = add_entries(self._known_text(), query)
+            except EntryExistsError as error:
+                raise ChangeRefusedError(str(error), "remove it first, or apply a whole network file") from error
+            return {"queries": names, **self.put(text, dry_run=dry_run, drop_state=False)}
+
+    def remove_query(self, name: str, *, dry_run: bool) -> Mapping[str, Any]:
+        """Remove an output and the boxes that only it needs, with their state."""
+        with self.lock:
+            network = self._daemon.network
+            found = [output for output in network.outputs if output.name == name]
+            if not found:
+                hint = did_you_mean(name, [output.name for output in network.outputs])
+                raise ChangeRefusedError(f"there is no query '{name[:200]}'", hint, 404)
+            text = remove_entries(self._known_text(), own_boxes(network, found[0]), [name])
+            return {"queries": [name], **self.put(text, dry_run=dry_run, drop_state=True)}
+
+    def _known_text(self) -> str:
+        if not self._text:
+            raise ChangeRefusedError("this network was not read from a file", "PUT /api/v1/network replaces it")
+        return self._text
+
+    # -- a change -----------------------------------------------------------------------------------------------------
+
+    def _put(self, text: str, *, dry_run: bool, drop_state: bool) -> Mapping[str, Any]:
+        before = self._daemon.network
+        after = self._read(text, before)
+        change = compare(before, after)
+        plan = change_json(change)
+        if dry_run or change.is_empty:
+            return {"applied": False, "version": before.version, **plan}
+        self._check(change, after, plan, drop_state)
+        begun = monotonic()
+        dropped = self._make(after, change)
+        took_s = monotonic() - begun
         _log_change(change, plan, dropped, after.version, took_s)
         return {"applied": True, "version": after.version, "seconds": took_s, "dropped": dropped, **plan}
 
@@ -108,6 +160,15 @@ class LiveChanges:
         old.ingress.room_again()  # callers that waited there go on in the new network
         old.stop()
         return dropped
+
+
+def own_boxes(network: Network, output: Output) -> list[str]:
+    """Return the boxes whose tuples reach this output and no other."""
+    return [node.name for node in network.boxes if network.box_outputs[node.number] == (output.number,)]
+
+
+def _is_shared(outputs: tuple[int, ...], output: int) -> bool:
+    return len(outputs) > 1 and output in outputs
 
 
 def obstacle(network: Network) -> str:

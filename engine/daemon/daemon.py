@@ -73,7 +73,7 @@ class Daemon:
     """``on_failure`` is called when the engine has failed and the process should end; ``on_progress`` during a replay;
     ``on_end`` when a run that ends by itself is over. With ``once`` a run ends by itself whatever its sources are, and
     otherwise if all of them are finite (``run_end.py``). ``read_text`` reads a network file that is to follow the
-    present one (``change.py``)."""
+    present one, whose file is ``text`` (``change.py``)."""
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Daemon:
         on_end: RunEnd | None = None,
         once: bool = False,
         read_text: ReadText = read_following,
+        text: str = "",
     ) -> None:
         self.network = network
         self.version = version
@@ -118,7 +119,7 @@ class Daemon:
         if self.keeper is not None:
             counters = DaemonCounters(self.engine, self.server)
             self.keeper.attach(self.engine, self.event_time, self.server, counters)
-        self.changes = LiveChanges(self, read_text)
+        self.changes = LiveChanges(self, read_text, text)
         self._observe()
         busy = self._monitoring.busy
         self._web = Web(network, self.engine, self.server, self.monitor, busy, self.readiness, shares, self.changes)

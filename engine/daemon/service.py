@@ -103,6 +103,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
         on_end=partial(signals.send, DONE),
         once=once,
         read_text=partial(_read_following, file, overrides),
+        text=read_text(file)[0],
     )
     try:
         daemon.start()

@@ -1,0 +1,62 @@
+"""The text of a network file gets and loses queries; everything else stays as it was written."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.config.edit import EntryExistsError, add_entries, remove_entries
+from catalog.errors import NetworkError
+from engine.run.network_file import read_network
+
+TEXT = """
+# a comment
+engine: {workers: ${WORKERS:-3}}
+streams:
+  a: {schema: {k: string, n: int}, overload: block}
+  b: {schema: {k: string, n: int}, overload: block}
+boxes:
+  pairs: {join: [a, b], on: "l.k = r.k", within: 1s, select: {k: l.k, "n": "l.n"}}
+  yes: {filter: pairs, where: 'n > 010 AND k <> ''no'''}
+outputs:
+  out: {from: yes}
+"""
+QUERY = """
+boxes: {more: {filter: a, where: "n > ${LEAST:-5}"}}
+outputs: {extra: {from: more}}
+"""
+
+
+def test_a_query_is_added_and_the_rest_stays() -> None:
+    text, names = add_entries(TEXT, QUERY)
+    assert names == ["extra"] and "${WORKERS:-3}" in text and "${LEAST:-5}" in text
+    was, now = read_network(TEXT, {}), read_network(text, {"LEAST": "7"})
+    assert now.config.engine == was.config.engine and now.config.streams == was.config.streams
+    assert now.box("pairs").box.parameters == was.box("pairs").box.parameters
+    assert now.box("yes").box.parameters == was.box("yes").box.parameters
+    assert now.box("more").box.parameters.where == "n > 7"
+
+
+def test_adding_twice_adds_once_and_another_definition_is_refused() -> None:
+    once, _ = add_entries(TEXT, QUERY)
+    assert add_entries(once, QUERY)[0] == once
+    with pytest.raises(EntryExistsError, match="more"):
+        add_entries(once, QUERY.replace("LEAST:-5", "LEAST:-6"))
+
+
+def test_a_removed_query_leaves_the_file_as_it_was() -> None:
+    once, _ = add_entries(TEXT, QUERY)
+    back = read_network(remove_entries(once, ["more"], ["extra"]), {})
+    assert back.config == read_network(TEXT, {}).config
+
+
+def test_sections_that_are_missing_are_made() -> None:
+    text, _ = add_entries("streams: {a: {schema: {n: int}, overload: block}}\n", "outputs: {o: {from: a}}\n")
+    assert read_network(text, {}).output("o").name == "o"
+
+
+@pytest.mark.parametrize(
+    "query", ["", "[1]", "boxes: {}", "streams: {s: {}}\noutputs: {}", "outputs: {a: {", "- a\n- b"]
+)
+def test_what_is_no_query_is_refused(query: str) -> None:
+    with pytest.raises(NetworkError):
+        add_entries(TEXT, query)
