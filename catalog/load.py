@@ -21,6 +21,8 @@ from catalog.stats import Floats, port_starts
 
 Index = npt.NDArray[np.intp]
 
+MOST_PARTNERS = 20.0  # the most by which drops on one input thin out the partners of the other: beyond, no one knows
+
 
 class Coefficients(NamedTuple):
     """Ns of work that one tuple causes from here on, by number."""
@@ -73,6 +75,7 @@ class LoadModel:
                 self._arc_port[arc.number], self._arc_source[arc.number] = port, arc.source.box
                 if arc.box is not None:
                     between.append((arc.number, port, arc.source.box, arc.box))
+        self._joins = [(n.number, n.in_arcs) for n in network.boxes if n.kind == "join" and len(n.in_arcs) > 1]
         self._from_stream, self._to_output = _pairs(from_stream), _pairs(to_output)
         self._backward = _levels(between, _heights(network), key=2)
         self._forward = _levels(between, _depths(network), key=3)
@@ -96,7 +99,28 @@ class LoadModel:
         return Coefficients(_sums(streams, arcs[numbers], self._streams), arcs, boxes)
 
     def flow(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats | None = None) -> Flow:
-        """Return the flow when the streams admit ``rates`` and each arc keeps this share (None: all of it)."""
+        """Return the flow when the streams admit ``rates`` and each arc keeps this share (None: all of it).
+
+        A join makes pairs: when one input keeps a half and the other one too, a quarter of the pairs is left."""
+        if kept_on_arc is None or not self._joins:
+            return self._flow(rates, port_selectivity, kept_on_arc, None)
+        return self._flow(rates, port_selectivity, kept_on_arc, self._flow(rates, port_selectivity, None, None))
+
+    def unshed_factor(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats) -> Floats:
+        """Return, by box, the factor from its selectivity while arcs keep these shares to the one without drops.
+
+        It is 1 except for joins: each tuple of a join meets fewer partners when the other input is shed."""
+        factor = np.ones(self._boxes)
+        if self._joins and bool((kept_on_arc < 1.0).any()):
+            whole, left = self.flow(rates, port_selectivity), self.flow(rates, port_selectivity, kept_on_arc)
+            for box, inputs in self._joins:
+                pairs = _kept_pairs(inputs, left.arcs, whole.arcs)
+                if pairs > 0 and whole.boxes[box] > 0:
+                    factor[box] = min(max(left.boxes[box] / whole.boxes[box] / pairs, 1.0), MOST_PARTNERS)
+        return factor
+
+    def _flow(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats | None, whole: Flow | None) -> Flow:
+        """Return the flow; ``whole`` is the flow without drops, where joins must know it."""
         kept = np.ones(self._arcs) if kept_on_arc is None else kept_on_arc
         arcs = np.zeros(self._arcs)
         numbers, streams = self._from_stream
@@ -105,12 +129,22 @@ class LoadModel:
         fed = numbers[self.arc_box[numbers] >= 0]
         np.add.at(into, self.arc_box[fed], arcs[fed])
         for level in self._forward:
-            arcs[level.arcs] = into[level.sources] * port_selectivity[level.ports] * kept[level.arcs]
+            through = into if whole is None else self._paired(into, arcs, whole)
+            arcs[level.arcs] = through[level.sources] * port_selectivity[level.ports] * kept[level.arcs]
             np.add.at(into, level.targets, arcs[level.arcs])
         ends, outputs = self._to_output
         last = ends[self._arc_port[ends] >= 0]
-        arcs[last] = into[self._arc_source[last]] * port_selectivity[self._arc_port[last]] * kept[last]
+        through = into if whole is None else self._paired(into, arcs, whole)
+        arcs[last] = through[self._arc_source[last]] * port_selectivity[self._arc_port[last]] * kept[last]
         return Flow(arcs, into, _sums(outputs, arcs[ends], self._outputs))
+
+    def _paired(self, into: Floats, arcs: Floats, whole: Flow) -> Floats:
+        """Return the tuples into boxes, for joins as many as would bring the pairs that are left, were none dropped.
+        It holds for the joins whose inputs are complete; the others come with a later level."""
+        through = into.copy()
+        for box, inputs in self._joins:
+            through[box] = whole.boxes[box] * _kept_pairs(inputs, arcs, whole.arcs)
+        return through
 
     def yields(self, on_arcs: Floats, port_selectivity: Floats) -> Floats:
         """Return, by output, how many tuples result from these numbers of tuples on the arcs."""
@@ -154,6 +188,14 @@ class LoadModel:
         behind = self._arc_port[numbers] >= 0
         np.maximum.at(out, outputs[behind], through[self._arc_source[numbers[behind]]])
         return out
+
+
+def _kept_pairs(inputs: tuple[int, ...], left: Floats, whole: Floats) -> float:
+    """Return the share of the pairs of a join that these flows on its inputs leave."""
+    kept = 1.0
+    for arc in inputs:
+        kept *= left[arc] / whole[arc] if whole[arc] > 0 else 1.0
+    return float(kept)
 
 
 def load_ratio(coefficients: Coefficients, rates: Floats, workers: int) -> float:

@@ -62,6 +62,7 @@ class Statistics:
         )
         self.train_tuples: Floats = np.ones(len(boxes))  # mean tuples per call
         self.kept_share: Floats = np.ones(len(boxes))  # of the tuples for the box, the share that a shed plan leaves it
+        self.unshed_factor: Floats = np.ones(len(boxes))  # its selectivity if nothing were shed, over the present one
         self.tuple_bytes: Floats = np.array([_width(b.in_schemas[0]) for b in boxes], np.float64)  # on its input
         self.observed_calls: Counts = np.zeros(len(boxes), np.int64)  # 0: all values are still first guesses
         self.rate_per_s: Floats = np.zeros(len(network.streams))  # valid tuples offered by the sources
@@ -162,6 +163,10 @@ class Statistics:
         costs finds the boxes that it has relieved the dearest, and relieves them for ever.
         """
         return self.cost_per_tuple_ns + self.cost_per_call_ns * self.kept_share / np.maximum(self.train_tuples, 1.0)
+
+    def unshed_selectivity(self) -> Floats:
+        """Return the selectivities by flat port as they would be if nothing were shed: a join would find all pairs."""
+        return self.port_selectivity * self.unshed_factor[self.port_box]
 
     def carry_over(self, old: Statistics, network: Network, old_network: Network) -> None:
         """Copy the statistics of boxes and streams of the same name and kind: a live change forgets nothing."""

@@ -192,8 +192,10 @@ class Sampler:
         stats, load = self.epoch.stats, self.epoch.load
         kept, read, decoded = self._arcs.share(), self._subscribers.share(), self._edge.share()
         stats.kept_share[:] = self._kept_by_box(kept)
-        box_ns = stats.unshed_cost_ns()  # the load is what the streams demand, as if nothing were shed
-        coefficients = load.coefficients(box_ns, stats.port_selectivity, stats.output_cost_ns)
+        stats.unshed_factor[:] = load.unshed_factor(stats.rate_per_s, stats.port_selectivity, kept)
+        # The load is what the streams demand, as if nothing were shed.
+        box_ns, selectivity = stats.unshed_cost_ns(), stats.unshed_selectivity()
+        coefficients = load.coefficients(box_ns, selectivity, stats.output_cost_ns)
         present_ns = stats.effective_cost_ns()  # the work done was done at the present train lengths
         priced_ns = float(np.dot(present_ns, self._came) + np.dot(stats.output_cost_ns, self._emitted))
         worth = kept.copy()
@@ -227,7 +229,7 @@ class Sampler:
             box_means=self._box_means,
             worker_busy=self._worker_busy,
             box_ns=box_ns,
-            port_selectivity=stats.port_selectivity,
+            port_selectivity=selectivity,
             workers=now.engine.workers,
         )
 

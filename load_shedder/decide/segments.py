@@ -50,7 +50,7 @@ class ModelCosts:
     def of(cls, statistics: Statistics) -> ModelCosts:
         return cls(
             statistics.unshed_cost_ns().tolist(),
-            statistics.port_selectivity.tolist(),
+            statistics.unshed_selectivity().tolist(),
             statistics.port_start.tolist(),
             statistics.output_cost_ns.tolist(),
             statistics.rate_per_s.tolist(),

@@ -216,7 +216,7 @@ class Shedder:
         relative = [p / (p.mean() or 1.0) if len(p) else p for p in parts]
         known = values or {}
         worth = [known[p.arc].carried(0.5) if p.arc in known else 0.5 for p in self.places if p.manner == "semantic"]
-        return np.concatenate([*relative, s.port_selectivity, worth])
+        return np.concatenate([*relative, s.unshed_selectivity(), worth])
 
     def _has_drifted(self, read: tuple[bool, ...], values: Mapping[int, ValueCells] | None) -> bool:
         now = self._basis(values)

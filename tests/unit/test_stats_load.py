@@ -12,6 +12,7 @@ from catalog.network import Arc, BoxNode, Network, Output, PortRef, Stream
 from catalog.qos import QoS
 from catalog.schema import Schema
 from catalog.stats import Statistics
+from engine.run.network_file import read_network
 from tests.unit.monitored import diamond
 
 SCHEMA = Schema.of(x="bigint")
@@ -128,3 +129,38 @@ def test_a_network_without_boxes() -> None:
     assert model.coefficients(np.zeros(0), stats.port_selectivity).streams.tolist() == [0.0]
     assert model.flow(np.array([7.0]), stats.port_selectivity).outputs.tolist() == [7.0]
     assert model.ideal_ns(np.zeros(0), np.zeros(0)).tolist() == [0.0]
+
+
+JOIN = """
+http: {listen: "off"}
+streams:
+  fast: {schema: {k: string, v: double}}
+  slow: {schema: {k: string, v: double}}
+boxes:
+  pairs: {join: [fast, slow], on: "l.k = r.k", within: 50ms, select: {v: "l.v"}}
+  some: {filter: pairs, where: "v > 0"}
+outputs:
+  found: {from: some}
+"""
+
+
+def test_a_join_loses_pairs_by_the_product_of_what_its_inputs_keep() -> None:
+    network = read_network(JOIN)
+    model = LoadModel(network)
+    rates, selectivity = np.array([900.0, 100.0]), np.array([2.0, 0.5])
+    kept = np.array([{"fast->pairs.0": 0.5, "slow->pairs.1": 0.25}.get(a.name, 1.0) for a in network.arcs])
+    assert model.flow(rates, selectivity).outputs.tolist() == [1_000.0]
+    assert model.flow(rates, selectivity, kept).outputs.tolist() == [pytest.approx(125.0)]
+    assert model.share_delivered(rates, selectivity, kept).tolist() == [pytest.approx(0.125)]
+
+
+def test_the_selectivity_of_a_join_is_known_also_while_its_inputs_are_shed() -> None:
+    network = read_network(JOIN)
+    model = LoadModel(network)
+    kept = np.array([{"fast->pairs.0": 0.5}.get(a.name, 1.0) for a in network.arcs])
+    rates = np.array([900.0, 100.0])
+    seen = np.array([1_000.0 / 550.0, 0.5])  # of 2,000 pairs a half, for the 550 tuples that are left
+    factor = model.unshed_factor(rates, seen, kept)
+    assert factor.tolist() == [pytest.approx(1.1), 1.0]
+    assert seen[0] * factor[0] == pytest.approx(2.0), "2,000 pairs for 1,000 tuples"
+    assert model.unshed_factor(rates, seen, np.ones(len(network.arcs))).tolist() == [1.0, 1.0]
