@@ -67,7 +67,8 @@ class EdgeMeter:
         is_late = False
         if wait_ns is not None:
             overdue = now.edge.dropped.get("overdue", 0) - before.edge.dropped.get("overdue", 0)
-            is_late = now.edge.behind_ns > max(wait_ns, LATE_AT_LEAST_NS) or overdue > OVERDUE * max(decoded, 1)
+            behind_ns = max(now.edge.behind_ns, now.edge.waited_ns if now.edge.share >= 1.0 and decoded else 0)
+            is_late = behind_ns > max(wait_ns, LATE_AT_LEAST_NS) or overdue > OVERDUE * max(decoded, 1)
         rate = was.offered_per_s + _gain(elapsed_ns, RATE_TAU_S) * (offered - was.offered_per_s)
         return StreamEdge(rate, cost_ns, wait_ns is not None, is_late)
 

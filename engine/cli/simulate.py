@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -28,6 +29,9 @@ def simulate(
         str,
         typer.Option(help="Multiples of the knee, or of a trace's speed: 0.8, 0.5,1,2, 0.5..3 or 0.5..3:0.5."),
     ] = "0.5..1.5",
+    rates: Annotated[
+        str | None, typer.Option(metavar="STREAM=N,...", help="Rows a second of each stream, instead of --load.")
+    ] = None,
     policy: Annotated[
         str | None, typer.Option(help="Policies, with commas between; or all. \\[default: the file's]")
     ] = None,
@@ -63,13 +67,16 @@ def simulate(
     from the file, else from the kind of box; --measure runs the boxes on
     sample tuples, --from-stats asks a running daemon. Without --contract
     the simulator sheds no load; it only drops tuples that are too late for
-    every output, of streams that say overload: shed. Near the knee small
+    every output, of streams that say overload: shed. A contract includes
+    what decoding can do, by the format or as --from-stats measured it.
+    Near the knee small
     errors of the costs move a median by a factor; the table at the end
     says by how much.
 
     \b
       aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin
       aurorad simulate network.yaml --load 2 --contract
+      aurorad simulate network.yaml --rates trades=50000 --contract
       aurorad simulate network.yaml --from-stats http://127.0.0.1:9400 --for 1h
       aurorad simulate network.yaml --arrivals trace.csv --json > runs.json
 
@@ -82,15 +89,19 @@ def simulate(
 
     _refuse_combinations(check=check, contract=contract, plot=png is not None, as_json=as_json)
     network = read_network(sys.stdin.read() + "\n" if file == "-" else file)
-    experiment = _experiment(
-        network, _statistics(network, from_stats, measure), load, policy, seed, duration, arrivals, workers
-    )
+    stats = _ask(from_stats)
+    statistics = _statistics(network, from_stats, stats, measure)
+    experiment = _experiment(network, statistics, load, policy, seed, duration, arrivals, workers)
+    if rates is not None:
+        experiment = _at_rates(experiment, rates)
     if from_stats is None and not (measure or check):
         _warn_of_guesses(network)
     if check:
         _check(experiment)
     elif contract:
-        _contract(experiment, as_json)
+        from engine.simulate.edge_limits import decode_costs
+
+        _contract(replace(experiment, decode_ns=decode_costs(network, stats)), as_json)
     else:
         _compare_policies(experiment, as_json, png)
 
@@ -160,23 +171,47 @@ def _check(experiment: Experiment) -> None:
     typer.echo(comparison_text(_with_bar(experiment, lambda progress: compare(experiment, progress))))
 
 
-def _statistics(network: Network, url: str | None, measure: bool) -> Statistics:
+def _at_rates(experiment: Experiment, text: str) -> Experiment:
+    """Return the experiment with these rows a second. A stream that is not named has none."""
+    names = [s.name for s in experiment.network.streams]
+    found = dict.fromkeys(names, 0.0)
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.partition("="))
+        if name not in found or not number.replace("_", "").replace(".", "", 1).isdigit():
+            _refuse(f"--rates: {part.strip()!r} is not STREAM=ROWS_A_SECOND; the streams are {', '.join(names)}")
+        found[name] = float(number)
+    if experiment.trace or not any(found.values()):
+        _refuse("--rates needs a stream with more than 0 rows a second, and no trace")
+    experiment.statistics.rate_per_s[:] = list(found.values())
+    return replace(experiment, rates_per_s=tuple(found.values()))
+
+
+def _ask(url: str | None) -> dict[str, Any] | None:
+    """Return the statistics of a running daemon."""
+    if url is None:
+        return None
+    from engine.cli.remote import Remote, RemoteError
+
+    try:
+        answer: dict[str, Any] = Remote(url).json("/api/v1/stats")
+    except RemoteError as error:
+        typer.echo(f"aurorad: {error}{f' ({error.hint})' if error.hint else ''}", err=True)
+        raise typer.Exit(1) from error
+    return answer
+
+
+def _statistics(network: Network, url: str | None, stats: dict[str, Any] | None, measure: bool) -> Statistics:
     from engine.run.declared_costs import declared_costs
 
-    if url is None:
+    if url is None or stats is None:
         if measure:
             from engine.simulate.measure_costs import measure_costs
 
             return measure_costs(network)
         return declared_costs(network)
-    from engine.cli.remote import Remote, RemoteError
     from engine.simulate.learned_costs import learned_costs
 
-    try:
-        return learned_costs(network, Remote(url).json("/api/v1/stats"), url)
-    except RemoteError as error:
-        typer.echo(f"aurorad: {error}{f' ({error.hint})' if error.hint else ''}", err=True)
-        raise typer.Exit(1) from error
+    return learned_costs(network, stats, url)
 
 
 def _experiment(

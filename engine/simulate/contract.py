@@ -26,6 +26,7 @@ from catalog.qos import IN_PROPORTION
 from catalog.readings import plain
 from engine.simulate.arrivals import Trains
 from engine.simulate.core import Simulation
+from engine.simulate.edge_limits import decoded_shares, thinned
 from engine.simulate.experiment import Experiment, Progress, build, over_loads
 from engine.simulate.monitor import SimulatedMonitor
 from engine.simulate.sampled_values import sampled_values
@@ -47,6 +48,14 @@ class Promise(NamedTuple):
     utility: float
 
 
+class StreamRate(NamedTuple):
+    """The rows of one stream: how many are offered, and which share of them is decoded."""
+
+    name: str
+    per_s: float
+    decoded: float
+
+
 class Dropped(NamedTuple):
     """The share of an arc's tuples that was dropped."""
 
@@ -61,6 +70,7 @@ class Contract(NamedTuple):
     policy: str
     load: float
     rate_per_s: float  # of all streams
+    streams: tuple[StreamRate, ...]
     outputs: tuple[Promise, ...]
     drops: tuple[Dropped, ...]  # over the whole run after settling
     load_ratio: float  # as the verdict saw it at the end
@@ -91,6 +101,9 @@ def contract(
     network, end_ns = experiment.network, experiment.duration_ns
     settle_ns = min(SETTLE_NS, end_ns // 2)
     experiment = replace(experiment, statistics=deepcopy(experiment.statistics))  # the run changes them
+    rates = np.array([_rate(trains.get(s.number), end_ns) for s in network.streams])
+    decoded = decoded_shares(network, rates, experiment.decode_ns)
+    trains = {s: each if decoded[s] >= 1 else thinned(each, float(decoded[s])) for s, each in trains.items()}
     simulation, _ = build(experiment, policy, trains, settle_ns)
     watch = SimulatedMonitor(simulation, experiment.workers, values)
     report = None if progress is None else lambda now_ns: progress(policy, load, now_ns / max(end_ns, 1))
@@ -101,7 +114,7 @@ def contract(
     simulation.run(end_ns, report)
     verdict = watch.overload.verdict
     simulation.run(None, report)
-    came = np.subtract(simulation.came_tuples, came_before).astype(np.float64)
+    came = np.subtract(simulation.came_tuples, came_before).astype(np.float64) / np.maximum(decoded, 1e-6)
     flow = LoadModel(network).flow(came, experiment.statistics.port_selectivity)
     dropped = {
         "shed": np.subtract(drops.shed, shed_before),
@@ -113,7 +126,8 @@ def contract(
     return Contract(
         policy=policy,
         load=load,
-        rate_per_s=simulation.arrived / max(end_ns / 1e9, 1e-9),
+        rate_per_s=float(rates.sum()),
+        streams=tuple(StreamRate(s.name, *pair) for s, *pair in zip(network.streams, rates.tolist(), decoded.tolist())),
         outputs=tuple(_promise(simulation, o, float(flow.outputs[o])) for o in range(len(network.outputs))),
         drops=tuple(
             Dropped(network.arcs[a].name, min(1.0, float(tuples[a] / reached[a])), reason)
@@ -131,7 +145,7 @@ def _promise(simulation: Simulation, number: int, due: float) -> Promise:
     share = min(1.0, recorder.tuples / due) if due >= 1 else 1.0
     qos = output.qos
     value = min(1.0, recorder.value / due) if due >= 1 and (qos.prefer or qos.value is not None) else share
-    late = recorder.utility / recorder.tuples if recorder.tuples else 0.0
+    late = recorder.utility / recorder.tuples if recorder.tuples else float(due < 1)
     loss = (qos.shed_by or IN_PROPORTION).utility(value)
     return Promise(output.name, share, value, quality.p50_ns, quality.p99_ns, qos.deadline_ns, late, late * loss)
 
@@ -153,7 +167,7 @@ def contract_text(contracts: Sequence[Contract]) -> str:
     lines: list[str] = []
     for c in contracts:
         lines.append(
-            f"at load {c.load:g}, {c.load:g} times the knee of {c.rate_per_s / c.load:,.0f} tuples/s, "
+            f"at {_rates_text(c)}, {c.load:.3g} times the knee of {c.rate_per_s / max(c.load, 1e-9):,.0f} rows/s, "
             f"under {c.policy} the outputs deliver"
         )
         head = ("output", "share", "value", "p50", "p99", "good until", "on time", "utility")
@@ -173,6 +187,17 @@ def contract_text(contracts: Sequence[Contract]) -> str:
         lines += table(head, [*rows, ("all", "", "", "", "", "", "", f"{c.utility:.3f}")])
         lines += [f"dropped: {_dropped_text(c)}", ""]
     return "\n".join(lines).rstrip()
+
+
+def _rate(trains: Trains | None, end_ns: int) -> float:
+    return 0.0 if trains is None else float(trains[1].sum()) / max(end_ns / 1e9, 1e-9)
+
+
+def _rates_text(c: Contract) -> str:
+    return ", ".join(
+        f"{s.per_s:,.0f} rows/s of {s.name}" + (f" ({s.decoded:.0%} decoded)" if s.decoded < 1 else "")
+        for s in c.streams
+    )
 
 
 def _dropped_text(c: Contract) -> str:

@@ -1,9 +1,9 @@
 """An experiment: a network at several loads under several policies. `aurorad simulate` runs one.
 
 A load is a multiple of the knee (``knee_rates``): at load 1 all workers, or one unit, are busy all the time, with the
-boxes and with the engine's own overhead. ``bench overload`` counts the daemon's load in the same way. Streams share the
-load by their measured rates, or evenly where no rate is known. Arrivals are drawn once for each load, and every policy
-gets the same arrivals.
+boxes and with the engine's own overhead, or decoding is full (``edge_limits``). ``bench overload`` counts the daemon's
+load in the same way. Rates by stream may stand in place of a load. Streams share the load by their measured rates, or
+evenly where no rate is known. Arrivals are drawn once for each load, and every policy gets the same arrivals.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from engine.simulate.arrivals import Trains, arrivals
 from engine.simulate.autopilot import SimulatedAutopilot
 from engine.simulate.chooser import Chooser, Chosen
 from engine.simulate.core import Simulation
+from engine.simulate.edge_limits import most_at_the_edge
 from engine.simulate.overheads import Overheads
 from engine.simulate.quality import Quality, summary
 from engine.simulate.what_if import WhatIf
@@ -58,6 +59,8 @@ class Experiment:
     workers: int = 1
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     overheads: Overheads = field(default_factory=Overheads)
+    decode_ns: tuple[float, ...] = ()  # by stream, of a row (``edge_limits``); empty: decoding has no limit
+    rates_per_s: tuple[float, ...] = ()  # by stream: rows a second instead of ``loads``
 
 
 class Memory(NamedTuple):
@@ -127,7 +130,8 @@ def knee_rates(experiment: Experiment) -> Floats:
         found = knee_per_s(float(rates.sum()), workers_share, busiest_share)
         if look and max(workers_share, busiest_share) < BELOW:
             break
-    return rough * (found / total)
+    rates = rough * (found / total)
+    return rates * min(1.0, most_at_the_edge(rates, experiment.decode_ns))
 
 
 def capacity_rates(network: Network, statistics: Statistics, workers: int, overheads: Overheads) -> Floats:
@@ -151,6 +155,10 @@ def over_loads(experiment: Experiment, one: Callable[[str, float, Mapping[int, T
     """Call ``one`` for every load and policy, with the same arrivals for all policies."""
     base = np.zeros(0) if experiment.trace else knee_rates(experiment)
     found: list[T] = []
+    if experiment.rates_per_s:
+        rates = np.array(experiment.rates_per_s)
+        load = float(rates.sum() / max(base.sum(), 1e-9))
+        return [one(policy, load, draw(experiment, rates, load)) for policy in experiment.policies]
     for load in experiment.loads:
         trains = draw(experiment, base * load, load)
         found += [one(policy, load, trains) for policy in experiment.policies]

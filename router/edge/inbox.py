@@ -25,6 +25,7 @@ INBOX_BYTES = 16 * 1024**2
 THREAD_BYTES = 16 * 1024
 """From here on a read goes to the decode thread, so that the I/O thread reads on: a sender that is held up in between
 would wait where nobody sees it."""
+HICCUP = 6  # times the usual wait, while nothing is dropped
 BLOCK_BYTES, BLOCK_NS = 512 * 1024, 30_000_000
 """Reads that wait are decoded together: up to this size, and this far apart. Longer trains cost less a row."""
 
@@ -93,8 +94,9 @@ class EdgeInbox:
             self._dropped += rows
 
     def _drop_overdue(self) -> None:
-        """Drop the lines that have waited too long, or do not fit. The newest read stays."""
-        at_least_ns = self._now_ns() - self._gauge.wait_ns
+        """Drop the lines that have waited too long, or do not fit. The newest read stays. While all rows are decoded, a
+        short wait is a hiccup and no overload: then lines may wait longer."""
+        at_least_ns = self._now_ns() - self._gauge.wait_ns * (1 if self._gauge.share < 1.0 else HICCUP)
         while len(self._waiting) > 1 and (self._waiting[0][1] < at_least_ns or self._waiting_bytes > INBOX_BYTES):
             piece, _ = self._waiting[0]
             if piece.data and not piece.data.endswith(b"\n"):

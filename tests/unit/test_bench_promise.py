@@ -12,11 +12,12 @@ import pytest
 from engine.lab.bench.overload.arrivals import ArrivalShape
 from engine.lab.bench.overload.rows import ArrowRows, LineRows, read_rows
 from engine.lab.bench.promise.bench import PromiseCell, PromisePlan
+from engine.lab.bench.promise.goals import starved
 from engine.lab.bench.promise.ideal import Ideal, KneeCosts, ideal
 from engine.lab.bench.promise.kinds import KINDS, PromiseNetwork, generate
 from engine.lab.bench.promise.measured import ClaimedUtility, DropShare, Felt, PromiseRun, felt
 from engine.lab.bench.promise.packing import PackingError, maximise
-from engine.lab.bench.promise.report import promise_results, starved
+from engine.lab.bench.promise.report import promise_results
 from engine.lab.bench.promise.scenario import Contender, PromiseScenario
 from engine.lab.bench.promise.truth import TruthMaker, value_grid
 from engine.run.network_file import read_network

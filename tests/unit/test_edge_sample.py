@@ -11,7 +11,7 @@ from catalog.schema import Field, Schema, Type
 from router.codecs import CODECS
 from router.codecs.base import Intake, Received
 from router.edge.gauge import OVERDUE, SAMPLED, EdgeGauge
-from router.edge.inbox import EdgeInbox
+from router.edge.inbox import HICCUP, EdgeInbox
 from router.edge.sample import RUN_BYTES, EdgePiece, EdgeSample
 
 LINE = b'{"a":1%06d,"b":"%s"}\n'
@@ -101,7 +101,7 @@ class Thread:
 
 
 def make_inbox(at_once: bool = True) -> tuple[EdgeInbox, list[tuple[Received, int]], EdgeGauge, Thread]:
-    gauge, taken, thread = EdgeGauge(sheds=True, wait_ns=100), [], Thread(at_once)
+    gauge, taken, thread = EdgeGauge(sheds=True, wait_ns=100 // HICCUP), [], Thread(at_once)
     decoder = CODECS["ndjson"].decoder(Intake(SCHEMA, line_bytes=1_000))
     clock = {"now": 0}
 

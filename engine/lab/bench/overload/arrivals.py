@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 SHAPES = ("uniform", "bursty", "ramp", "step")
 STEP_LOW = 0.5
+STEP_UP, STEP_DOWN = 0.25, 0.5  # of the time
 BURST_S, BURST_EVERY_S, BURST_RATIO = 0.5, 5.0, 10.0  # of ``bursts``
 
 
@@ -27,5 +28,5 @@ class ArrivalShape(NamedTuple):
         if self.name == "ramp":
             return self.load * 2.0 * share
         if self.name == "step":  # low for a quarter, high for a quarter, low for half of the time
-            return self.load if 0.25 <= share < 0.5 else STEP_LOW
+            return self.load if STEP_UP <= share < STEP_DOWN else STEP_LOW
         return self.load

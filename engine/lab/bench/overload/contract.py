@@ -20,6 +20,7 @@ from engine.lab.bench.report import Result
 from engine.run.settings import scheduler_settings
 from engine.simulate.arrivals import Trains
 from engine.simulate.contract import Contract, contract
+from engine.simulate.edge_limits import decode_costs
 from engine.simulate.experiment import Experiment, knee_rates
 from engine.simulate.learned_costs import learned_costs
 from engine.simulate.measure_overheads import measure_overheads
@@ -53,6 +54,7 @@ class ContractMaker:
             workers=config.engine.sure_workers,
             settings=scheduler_settings(config.scheduler),
             overheads=measure_overheads(),
+            decode_ns=decode_costs(network, stats),
         )
         self._values = sampled_values(network)
         self._rates = knee_rates(self._experiment)
@@ -62,10 +64,12 @@ class ContractMaker:
         """Tuples a second of all streams together at the simulator's knee."""
         return float(self._rates.sum())
 
-    def contract(self, shape: ArrivalShape) -> Contract:
-        """Predict what each output delivers under these arrivals."""
+    def contract(self, shape: ArrivalShape, per_s: Mapping[str, float] | None = None) -> Contract:
+        """Predict what each output delivers under these arrivals. ``per_s`` holds the rows a second at load 1, by
+        stream; without it they are those of the simulator's knee."""
         experiment = replace(self._experiment, duration_ns=int(shape.seconds * 1e9))
-        trains = {stream: arriving(shape, rate) for stream, rate in enumerate(self._rates.tolist())}
+        rates = self._rates.tolist() if per_s is None else [per_s[s.name] for s in experiment.network.streams]
+        trains = {stream: arriving(shape, rate) for stream, rate in enumerate(rates)}
         return contract(experiment, experiment.policies[0], shape.load, trains, self._values)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from time import monotonic
 from typing import NamedTuple
 
 from engine.lab.bench.overload.arrivals import ArrivalShape
@@ -15,11 +16,14 @@ from engine.lab.bench.promise.kinds import KINDS, generate
 from engine.lab.bench.promise.measured import PromiseRun
 from engine.lab.bench.promise.scenario import Contender
 from engine.lab.bench.promise.trial import PromiseTrial
+from engine.simulate.contract import Contract
 
 POLICIES = ("round_robin", "qos", "auto")
 NAIVE = ("block", "oldest", "newest", "random")
 RATES = (0.85, 1.0)  # of the knee, that ``random`` lets in
 SHAPES = {"steady": "uniform", "step": "step", "bursts": "bursts"}
+CONTRACT_POLICY = "qos"
+START_S, KNEE_TAKES_S = 4.0, 17.0  # beside the seconds of a run; to find a knee
 Progress = Callable[[str], None]
 
 
@@ -45,6 +49,16 @@ class PromisePlan:
                 found.append(Contender(name, manner="direct" if name == "block" else name))
         return found
 
+    @property
+    def cells(self) -> int:
+        return self.seeds * len(self.kinds) * len(self.loads) * max(1, len(self.shapes))
+
+    @property
+    def estimate_s(self) -> float:
+        """How long all of it takes, about."""
+        runs = self.cells * self.rounds * len(self.contenders()) * (self.seconds + START_S)
+        return runs + self.seeds * len(self.kinds) * KNEE_TAKES_S
+
 
 class PromiseCell(NamedTuple):
     """One network under one load and shape: all runs of all contenders."""
@@ -56,6 +70,8 @@ class PromiseCell(NamedTuple):
     ideal: Ideal
     runs: Sequence[PromiseRun]
     ours: Sequence[str]
+    contract: Contract | None = None  # the simulator's prediction for qos
+    contract_knee_per_s: float = 0.0
 
     @property
     def contenders(self) -> list[str]:
@@ -82,8 +98,9 @@ class PromiseCell(NamedTuple):
 def run_promise(plan: PromisePlan, progress: Progress) -> Iterator[PromiseCell]:
     """Run everything, network by network; yield each cell when it is complete."""
     contenders = plan.contenders()
-    cells = plan.seeds * len(plan.kinds) * len(plan.loads) * max(1, len(plan.shapes))
     done = 0
+    begun_s = monotonic()
+    progress(f"{plan.cells} networks, loads and shapes, {len(contenders)} contenders each: {span(plan.estimate_s)}")
     for seed in range(1, plan.seeds + 1):
         for kind in plan.kinds:
             spec = generate(kind, seed)
@@ -92,8 +109,10 @@ def run_promise(plan: PromisePlan, progress: Progress) -> Iterator[PromiseCell]:
                 trial.find_knee()
                 for shape in plan.shapes or (spec.shape,):
                     for load in plan.loads:
+                        left = plan.estimate_s if not done else (monotonic() - begun_s) / done * (plan.cells - done)
                         done += 1
-                        progress(f"{done} of {cells}: {spec.name}, {shape} arrivals at {load:g} times the knee")
+                        where = f"{spec.name}, {shape} arrivals at {load:g} times the knee"
+                        progress(f"{done} of {plan.cells}: {where}; {span(left)} left")
                         yield _run_cell(trial, shape, load, plan, contenders, progress)
 
 
@@ -108,4 +127,13 @@ def _run_cell(
             runs.append(trial.run(contender, arrivals))
             progress(f"    {contender.name}: {runs[-1].utility:.2f} of {best.utility:.2f}")
     ours = [c.name for c in contenders if c.is_ours]
-    return PromiseCell(trial.spec.name, shape, load, trial.knee_per_s, best, runs, ours)
+    promised = trial.contract(arrivals) if CONTRACT_POLICY in ours else None
+    knee = trial.contract_knee_per_s if promised is not None else 0.0
+    return PromiseCell(trial.spec.name, shape, load, trial.knee_per_s, best, runs, ours, promised, knee)
+
+
+def span(seconds: float) -> str:
+    """Write a time for people."""
+    if seconds < 5_400:
+        return f"about {max(1, round(seconds / 60))} min"
+    return f"about {seconds / 3_600:.1f} h"

@@ -250,7 +250,7 @@ def windows(random: Random, seed: int) -> PromiseNetwork:
         "a": {"universal": "rows", "cost": us(random, 15, 40)},
         "exact": {"aggregate": "a", **tumbling},
         "b": {"universal": "rows", "cost": us(random, 15, 40)},
-        "rough": {"aggregate": "b", **tumbling, "approximate": True},
+        "rough": {"aggregate": "b", **tumbling, "approximate": {"confidence": "95%"}},
         "c": {"universal": "rows", "cost": us(random, 5, 20)},
     }
     qos = {"deadline": "500ms", "dead": "2s", "lossy": f"{ms(random, 20, 60)}%"}

@@ -19,7 +19,7 @@ import pyarrow as pa
 from catalog.network import Network, Output
 from catalog.qos import IN_PROPORTION
 from engine.lab.bench.overload.clients import BINS_PER_S
-from engine.lab.bench.overload.utility import Due
+from engine.lab.bench.overload.utility import Due, StepAnswer
 from engine.lab.bench.promise.kinds import PromiseNetwork
 from engine.lab.bench.promise.truth import Truth, WindowRows
 
@@ -67,6 +67,10 @@ class PromiseRun(NamedTuple):
     residual: int
     behind_s: float  # the greatest delay of the sender behind its schedule
     load_ratio: float  # as the daemon said at the end
+    lost_later: int = 0  # tuples dropped after the first second
+    covered: tuple[int, int] = (0, 0)  # approximate windows whose interval held the truth, and all that had one
+    step: StepAnswer | None = None  # of a step
+    memory_growth: float = 1.0  # resident memory at the end over that after the warm-up
 
     @property
     def utility(self) -> float:
@@ -80,6 +84,20 @@ class PromiseRun(NamedTuple):
         )
 
 
+class Judgement(NamedTuple):
+    outputs: tuple[Felt, ...]
+    wrong_windows: int
+    covered: tuple[int, int]
+    answers: list[Mapping[str, Any]]  # of the readers, with windows weighed by their rows
+
+
+class _JudgedWindows(NamedTuple):
+    answer: dict[str, Any]
+    wrong: int  # exact windows with a wrong number of rows
+    held: int  # approximate windows whose interval holds the true number of rows
+    known: int  # and all that have an interval
+
+
 def judge_run(
     spec: PromiseNetwork,
     network: Network,
@@ -87,17 +105,19 @@ def judge_run(
     truth: Truth,
     begun_ns: int,
     rows_files: Mapping[str, Path],
-) -> tuple[tuple[Felt, ...], int]:
-    """Return what each output's readers had, and how many exact windows were wrong."""
-    found, wrong = [], 0
+) -> Judgement:
+    """Judge what the readers answered."""
+    found, weighed, wrong, held, known = [], [], 0, 0, 0
     for answer in answers:
         output = network.output(answer["name"])
         if output.name in spec.windows:
             is_exact = spec.windows[output.name] == "exact"
-            answer, mistakes = _windows(output, answer, truth.windows[output.name], begun_ns, rows_files, is_exact)
-            wrong += mistakes
+            judged = _windows(output, answer, truth.windows[output.name], begun_ns, rows_files, is_exact)
+            answer = judged.answer
+            wrong, held, known = wrong + judged.wrong, held + judged.held, known + judged.known
+        weighed.append(answer)
         found.append(felt(answer, output, truth.due[output.name]))
-    return tuple(found), wrong
+    return Judgement(tuple(found), wrong, (held, known), weighed)
 
 
 def felt(answer: Mapping[str, Any], output: Output, due: Due) -> Felt:
@@ -117,30 +137,35 @@ def _windows(
     begun_ns: int,
     rows_files: Mapping[str, Path],
     is_exact: bool,
-) -> tuple[dict[str, Any], int]:
-    """Weigh the windows that came by their rows; return the answer of such a reader, and the number of wrong ones."""
+) -> _JudgedWindows:
+    """Weigh the windows that came by their rows, as the answer of such a reader."""
     bins = len(answer["counts"])
     counts, utility, value = np.zeros(bins), np.zeros(bins), np.zeros(bins)
-    wrong = 0
+    wrong = held = known = 0
     file = rows_files[output.name]
     if file.exists():
         with pa.OSFile(str(file), "rb") as source:
             table = pa.ipc.open_file(source).read_all()
         ends = table["window_end"].cast(pa.timestamp("ns")).cast(pa.int64())
         columns: list[list[Any]] = [c.to_pylist() for c in (ends, table["k"], table["n"], table["came_ns"])]
+        has_bars = "n_low" in table.column_names
+        bars = [table[name if has_bars else "n"].to_pylist() for name in ("n_low", "n_high")]
         graph = output.qos.latency
-        for end_ns, key, n, came_ns in zip(*columns, strict=True):
+        for end_ns, key, n, came_ns, low, high in zip(*columns, *bars, strict=True):
             at = (end_ns - begun_ns) * BINS_PER_S // 1_000_000_000
             if not 0 <= at < bins:
                 continue
             whole = truth.get((end_ns, key), 0)
             weight = float(n == whole) if is_exact else min(1.0, n / max(whole, 1))
             wrong += is_exact and n != whole
+            if has_bars and at >= answer["warm"]:
+                known += 1
+                held += low <= whole <= high
             late = 1.0 if graph is None else graph.utility(came_ns - end_ns)
             counts[at] += 1
             utility[at] += late
             value[at] += weight
-    return {**answer, "counts": counts, "utility": utility, "value": value}, wrong
+    return _JudgedWindows({**answer, "counts": counts, "utility": utility, "value": value}, wrong, held, known)
 
 
 def claims(network: Network, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, ClaimedUtility]:
@@ -156,11 +181,25 @@ def claims(network: Network, before: Mapping[str, Any], after: Mapping[str, Any]
     return found
 
 
+def dropped_tuples(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+    """Count the tuples dropped between two looks, undecoded or on arcs."""
+
+    def dropped(look: Mapping[str, Any]) -> int:
+        counts = [*(s["edge"]["dropped"] for s in look["streams"]), *(a["shed"] for a in look["arcs"])]
+        return sum(int(n) for by_reason in counts for n in by_reason.values())
+
+    return dropped(after) - dropped(before)
+
+
 def dropped_shares(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[DropShare, ...]:
     """Compute the shares of the arcs' tuples that were dropped between two looks, the largest first."""
     found = []
     for a, b in zip(before["arcs"], after["arcs"], strict=True):
         gone = {reason: n - a["shed"].get(reason, 0) for reason, n in b["shed"].items()}
         came = b["dequeued"] - a["dequeued"] + sum(gone.values())
+        found += [DropShare(b["name"], reason, n / max(came, n), n) for reason, n in gone.items() if n > 0]
+    for a, b in zip(before["streams"], after["streams"], strict=True):
+        gone = {reason: n - a["edge"]["dropped"].get(reason, 0) for reason, n in b["edge"]["dropped"].items()}
+        came = max(b["received"] - a["received"], 1)
         found += [DropShare(b["name"], reason, n / max(came, n), n) for reason, n in gone.items() if n > 0]
     return tuple(sorted(found, key=lambda d: -d.tuples))

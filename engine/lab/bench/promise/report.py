@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from engine.lab.bench.promise.bench import PromiseCell
+from engine.lab.bench.promise.goals import (
+    CLAIM_OFF,
+    CONTRACT_OFF,
+    OF_IDEAL,
+    OF_NAIVE,
+    GoalVerdict,
+    starved,
+    verdicts,
+)  # fmt: skip
 from engine.lab.bench.promise.measured import PromiseRun
 from engine.lab.bench.report import Result
 
-OF_IDEAL, OF_NAIVE, CLAIM_OFF = 0.9, 1.0, 0.1
 OUTPUTS_SHOWN, DROPS_SHOWN = 5, 3
-STARVED, WORTH_IT = 0.05, 0.2  # an output below the first, where the ideal gives it the second or more
 
 
 def promise_results(cell: PromiseCell) -> Iterator[Result]:
@@ -30,9 +37,32 @@ def promise_results(cell: PromiseCell) -> Iterator[Result]:
                          at_least=OF_NAIVE)  # fmt: skip
         off = max(r.worst_claim for r in cell.of(contender))
         yield Result("promise", case, "claimed_less_measured_utility", off, CLAIM_OFF, at_most=1.0)
+        yield from _contract_result(cell, contender, case)
         for metric, value in (("wrong_windows", run.wrong_windows), ("residual_tuples", run.residual)):
             if value:
                 yield Result("promise", case, metric, value)
+
+
+def goal_results(goals: Sequence[GoalVerdict]) -> Iterator[Result]:
+    """Return the verdicts as results, for tools: the share of the cases that reached each goal."""
+    for goal in goals:
+        cases = goal.reached + len(goal.missed)
+        if cases:
+            yield Result("promise", "goal", goal.goal, goal.reached, cases, at_least=1.0,
+                         extra={"missed": list(goal.missed)})  # fmt: skip
+
+
+def draw_verdicts(cells: Sequence[PromiseCell], console: Console) -> None:
+    """Print a line for each goal."""
+    for goal in verdicts(cells):
+        console.print(goal.text, style="red" if goal.missed else "", markup=False, soft_wrap=True)
+
+
+def _contract_result(cell: PromiseCell, contender: str, case: str) -> Iterator[Result]:
+    if cell.contract is not None and contender == cell.contract.policy:
+        yield Result("promise", case, "contract_utility", cell.contract.utility, cell.utility(contender),
+                     at_least=1 - CONTRACT_OFF, at_most=1 + CONTRACT_OFF,
+                     extra={"knee_rows_per_s": round(cell.contract_knee_per_s)})  # fmt: skip
 
 
 def _extra(cell: PromiseCell, run: PromiseRun) -> dict[str, Any]:
@@ -44,13 +74,11 @@ def _extra(cell: PromiseCell, run: PromiseRun) -> dict[str, Any]:
         "claimed": {name: round(c.utility, 3) for name, c in run.claims.items()},
         "p50_ms": {o.name: round(o.p50_ns / 1e6, 1) for o in run.outputs},
         "dropped": [f"{d.share:.0%} of {d.arc} ({d.reason})" for d in run.drops],
+        "lost_after_1_s": run.lost_later, "intervals": list(run.covered), "memory_growth": round(run.memory_growth, 3),
+        "settled_s": None if run.step is None else run.step.settled_s,
+        "restored_s": None if run.step is None else run.step.restored_s,
         "starved": starved(cell, run), "says_load": round(run.load_ratio, 2), "sender_behind_s": round(run.behind_s, 2),
     }  # fmt: skip
-
-
-def starved(cell: PromiseCell, run: PromiseRun) -> list[str]:
-    """Return the outputs that have next to nothing, where the ideal gives them something."""
-    return [o.name for o in run.outputs if o.utility < STARVED and cell.ideal.outputs[o.name] >= WORTH_IT]
 
 
 def draw_cell(cell: PromiseCell, console: Console) -> None:

@@ -32,11 +32,6 @@ class Contender(NamedTuple):
     rate: float = 1.0  # of the knee, that ``random`` lets in
     is_ours: bool = False
 
-    @property
-    def waits(self) -> bool:
-        """Whether its rows wait for the daemon: in a large buffer of the kernel they would get old unseen."""
-        return not self.is_ours and self.manner in ("direct", "oldest", "newest")
-
 
 class PromiseScenario:
     """``folder`` gets the samples and the network files."""
@@ -64,7 +59,7 @@ class PromiseScenario:
             stream["source"] = {"tcp": at, "format": self.spec.format}
             if not contender.is_ours:
                 stream["overload"] = "block"
-            if contender.waits:
+            if self.has_short_buffers(contender):
                 stream["source"]["receive_buffer"] = RECEIVE_BUFFER
         for name, output in data["outputs"].items():
             at = f"127.0.0.1:{self._output_ports[name]}"
@@ -72,6 +67,12 @@ class PromiseScenario:
         file = self._folder / f"{contender.name}.yaml"
         file.write_text(json.dumps(data, indent=1))
         return file
+
+    def has_short_buffers(self, contender: Contender) -> bool:
+        """Tell whether the kernel's buffers are short. Rows that wait for the daemon would get old there unseen. Many
+        rows of ndjson need long ones: with short ones sender and daemon would wait for each other."""
+        waits = not contender.is_ours and contender.manner in ("direct", "oldest", "newest")
+        return waits or self.spec.format == "arrow"
 
     def stream_specs(self, per_s: Mapping[str, float]) -> list[dict[str, Any]]:
         return [

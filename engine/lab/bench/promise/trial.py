@@ -21,23 +21,40 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from engine.lab.bench.harness import BenchError, child, wait_listening
-from engine.lab.bench.overload.arrivals import ArrivalShape
+from engine.lab.bench.overload.arrivals import STEP_DOWN, STEP_UP, ArrivalShape
+from engine.lab.bench.overload.clients import BINS_PER_S
+from engine.lab.bench.overload.contract import ContractMaker
 from engine.lab.bench.overload.experiment import BUFFER_S, CLIENT, TUPLE_BYTES
 from engine.lab.bench.overload.soak import RESIDUAL
+from engine.lab.bench.overload.utility import StepAnswer, step_answer, utility_series
 from engine.lab.bench.promise.ideal import Ideal, KneeCosts, ideal
 from engine.lab.bench.promise.kinds import PromiseNetwork
-from engine.lab.bench.promise.measured import ClaimedUtility, PromiseRun, claims, dropped_shares, judge_run
+from engine.lab.bench.promise.measured import (
+    LAST_S,
+    ClaimedUtility,
+    PromiseRun,
+    claims,
+    dropped_shares,
+    dropped_tuples,
+    judge_run,
+)
 from engine.lab.bench.promise.scenario import Contender, PromiseScenario
 from engine.lab.bench.promise.truth import Truth, TruthMaker, value_grid
 from engine.lab.processes import command, end, spawn
+from engine.simulate.contract import Contract
 
+FIRST_S = 1.0  # in which drops are forgiven below the knee
 WARM_S = 2.0  # not judged: the shedder may need this long to find its plan
 GRACE_S = 1.5
 KNEE_S, KNEE_ROUGH_S, KNEE_FROM_S = 5.5, 3.0, 1.5
 KNEE_BUFFER_S, KNEE_LEAST_BYTES = 0.15, 256 << 10  # in memory while the knee is measured
+EVERY = 5  # tenths of a second: a span of a step's utility
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 DENSE_FIRST_PER_S, DENSE_LOOKS = 5_000.0, 3  # of a network with a join
+KNEE = Contender("knee", manner="saturate")
 WORKERS_FULL = 0.6  # of their time: below this, another resource is full at the knee
 POINTS = 257
 Progress = Callable[[str], None]
@@ -47,6 +64,7 @@ class _Look(NamedTuple):
     at_s: float
     cpu_s: float
     stats: Mapping[str, Any]
+    resident: int = 0  # pages of memory
 
 
 class PromiseTrial:
@@ -65,6 +83,7 @@ class PromiseTrial:
         }
         self._worth = {name: grid for name, grid in grids.items() if grid is not None}
         self.costs = KneeCosts(dict(spec.mix), (), (), 0.0)
+        self._contracts: ContractMaker | None = None
 
     @property
     def knee_per_s(self) -> float:
@@ -81,14 +100,15 @@ class PromiseTrial:
             self.costs = self._saturate(KNEE_LEAST_BYTES, KNEE_ROUGH_S, dense)
         memory = max(KNEE_LEAST_BYTES, int(KNEE_BUFFER_S * self.knee_per_s * TUPLE_BYTES))
         self.costs = self._saturate(memory, KNEE_S, dense)
+        self._contracts = ContractMaker(self.network, self._knee_stats, self.costs.per_s)
         self._progress(f"{self.spec.name}: the knee is at {self.knee_per_s:,.0f} rows/s")
         return self.knee_per_s
 
     def _saturate(self, memory_bytes: int, seconds: float, dense: float | None) -> KneeCosts:
-        with self._daemon(Contender("knee", manner="knee"), memory_bytes) as daemon, self._readers(seconds) as readers:
+        with self._daemon(KNEE, memory_bytes) as daemon, self._readers(seconds) as readers:
             spec = {
                 "seconds": seconds + 2, "streams": self._scenario.stream_specs(self.spec.mix), "event_per_s": dense,
-                "is_short": False,
+                "is_short": self._scenario.has_short_buffers(KNEE),
             }  # fmt: skip
             with child(CLIENT, "saturate", self._write("saturate", spec)) as sender:
                 sender.answer()
@@ -98,7 +118,20 @@ class PromiseTrial:
                 time.sleep(KNEE_FROM_S)
                 before = self._look(daemon)
                 time.sleep(seconds - KNEE_FROM_S)
-                return knee_costs(before, self._look(daemon), self.spec.mix)
+                after = self._look(daemon)
+                self._knee_stats = after.stats
+                return knee_costs(before, after, self.spec.mix)
+
+    @property
+    def contract_knee_per_s(self) -> float:
+        """The knee that the simulator names, from the costs that the daemon measured at its own."""
+        assert self._contracts is not None
+        return self._contracts.knee_per_s
+
+    def contract(self, shape: ArrivalShape) -> Contract:
+        """Return what the simulator predicts for a schedule under the policy qos."""
+        assert self._contracts is not None
+        return self._contracts.contract(shape, self.costs.per_s)
 
     def ideal(self, shape: ArrivalShape) -> Ideal:
         """Return the upper bound. For a step, the mean over its time; for bursts, as if all of them could wait."""
@@ -120,7 +153,7 @@ class PromiseTrial:
                 begun_ns = time.time_ns() + 50_000_000
                 readers.say(str(begun_ns))
                 sender.say(str(begun_ns))
-                for at_s in (WARM_S, shape.seconds):
+                for at_s in (FIRST_S, WARM_S, shape.seconds):
                     time.sleep(max(0.0, begun_ns / 1e9 + at_s - time.time()))
                     looks.append(self._look(daemon))
                 sent = sender.answer()
@@ -142,21 +175,35 @@ class PromiseTrial:
         sent: Mapping[str, Any],
         residual: int,
     ) -> PromiseRun:
-        before, after = looks[0].stats, looks[1].stats
+        first, before, after = (look.stats for look in looks)
         said: dict[str, ClaimedUtility] = claims(self.network, before, after) if contender.is_ours else {}
         rows_files = {name: self._scenario.rows_file(name) for name in self.spec.windows}
-        outputs, wrong = judge_run(self.spec, self.network, answers, truth, begun_ns, rows_files)
+        judged = judge_run(self.spec, self.network, answers, truth, begun_ns, rows_files)
         return PromiseRun(
-            contender.name, self.spec.name, shape.name, shape.load, outputs, said, dropped_shares(before, after),
-            wrong, residual, float(sent["behind_s"]), float(after["overload"]["load_ratio"]),
+            contender.name, self.spec.name, shape.name, shape.load, judged.outputs, said, dropped_shares(before, after),
+            judged.wrong_windows, residual, float(sent["behind_s"]), float(after["engine"]["load_ratio"]),
+            dropped_tuples(first, after), judged.covered,
+            self._step_answer(judged.answers, truth, shape), looks[2].resident / max(looks[1].resident, 1),
         )  # fmt: skip
+
+    def _step_answer(
+        self, answers: Sequence[Mapping[str, Any]], truth: Truth, shape: ArrivalShape
+    ) -> StepAnswer | None:
+        if shape.name != "step":
+            return None
+        series = utility_series(answers, self.network, truth.due, EVERY)
+        spans_per_s = BINS_PER_S / EVERY
+        up, down = int(STEP_UP * shape.seconds * spans_per_s), int(STEP_DOWN * shape.seconds * spans_per_s)
+        last = len(series) - int(LAST_S * spans_per_s) - 1  # what comes later may still be under way
+        before = float(np.median(series[1:up])) if up > 1 else float(len(answers))
+        return step_answer(series[:last], up, down, 1 / spans_per_s, before)
 
     # -- parts of a run -----------------------------------------------------------------------------------------------
 
     def _send_spec(self, contender: Contender, shape: ArrivalShape) -> dict[str, Any]:
         return {
             "shape": shape.name, "load": shape.load, "seconds": shape.seconds, "grace_s": GRACE_S,
-            "seed": self.spec.seed, "manner": contender.manner, "is_short": contender.waits,
+            "seed": self.spec.seed, "manner": contender.manner, "is_short": self._scenario.has_short_buffers(contender),
             "keep": min(1.0, contender.rate / shape.load),
             "buffer_s": BUFFER_S, "streams": self._scenario.stream_specs(self.costs.per_s),
         }  # fmt: skip
@@ -188,9 +235,8 @@ class PromiseTrial:
 
     def _look(self, daemon: subprocess.Popen[bytes]) -> _Look:
         fields = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
-        return _Look(
-            time.monotonic(), (int(fields[11]) + int(fields[12])) / TICKS_PER_S, json.loads(self._get("/api/v1/stats"))
-        )
+        cpu_s = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+        return _Look(time.monotonic(), cpu_s, json.loads(self._get("/api/v1/stats")), int(fields[21]))
 
     def _residual(self) -> int:
         found = RESIDUAL.findall(self._get("/metrics"))
