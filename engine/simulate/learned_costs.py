@@ -12,6 +12,8 @@ from catalog.network import Network
 from catalog.stats import Statistics
 from engine.run.declared_costs import declared_costs
 
+TRUSTED_CALLS = 4.0  # times the declared cost of a call: a learned one above it is charged to the tuples
+
 
 class CostsError(AuroraError):
     """The daemon's statistics do not fit the network."""
@@ -28,9 +30,13 @@ def learned_costs(network: Network, stats: Mapping[str, Any], source: str) -> St
         box, number = known[node.name], node.number
         if not box.get("calls"):
             continue  # it never ran: the declared cost is the better guess
-        statistics.cost_per_call_ns[number] = box["cost_per_call_ns"]
-        statistics.cost_per_tuple_ns[number] = box["cost_per_tuple_ns"]
-        statistics.train_tuples[number] = max(1.0, box["mean_train_tuples"])
+        train = max(1.0, box["mean_train_tuples"])
+        # Trains of about one length do not show which part of a cost is the call's: the sum at that length is sure.
+        call_ns = min(box["cost_per_call_ns"], TRUSTED_CALLS * float(statistics.cost_per_call_ns[number]))
+        whole_ns = box["cost_per_tuple_ns"] + box["cost_per_call_ns"] / train
+        statistics.cost_per_call_ns[number] = call_ns
+        statistics.cost_per_tuple_ns[number] = whole_ns - call_ns / train
+        statistics.train_tuples[number] = train
         by_port = np.array(box.get("tuples_out_by_port") or [1.0], np.float64)
         start, stop = int(statistics.port_start[number]), int(statistics.port_start[number + 1])
         shares = by_port / by_port.sum() if by_port.sum() else np.full(stop - start, 1 / (stop - start))

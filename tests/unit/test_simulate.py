@@ -343,6 +343,16 @@ def test_costs_from_a_running_daemon() -> None:
         learned_costs(network, {"boxes": boxes[:1]}, "here")
 
 
+def test_a_call_that_looks_dear_because_all_trains_were_long_is_charged_to_the_tuples() -> None:
+    network, _ = chains(1, 1, 1e6)
+    fit = {"calls": 5, "cost_per_call_ns": 5e6, "cost_per_tuple_ns": 1_000.0, "selectivity": 1.0}
+    boxes = [{**fit, "name": "b0", "mean_train_tuples": 1_000.0, "tuples_out_by_port": [1]}]
+    learned = learned_costs(network, {"boxes": boxes}, "here")
+    assert learned.cost_per_call_ns[0] < 5e6 / 100
+    at_that_length = learned.cost_per_tuple_ns[0] + learned.cost_per_call_ns[0] / 1_000
+    assert at_that_length == pytest.approx(6_000.0)
+
+
 # -- the command ------------------------------------------------------------------------------------------------------
 
 NETWORK = """
