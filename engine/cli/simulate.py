@@ -68,10 +68,8 @@ def simulate(
     sample tuples, --from-stats asks a running daemon. Without --contract
     the simulator sheds no load; it only drops tuples that are too late for
     every output, of streams that say overload: shed. A contract includes
-    what decoding can do, by the format or as --from-stats measured it.
-    Near the knee small
-    errors of the costs move a median by a factor; the table at the end
-    says by how much.
+    what decoding can do. Near the knee small errors of the costs move a
+    median by a factor; the table at the end says by how much.
 
     \b
       aurorad simulate network.yaml --load 0.5..3 --policy qos,round_robin

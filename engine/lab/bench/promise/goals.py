@@ -35,7 +35,7 @@ class GoalVerdict(NamedTuple):
         )
 
 
-class Case(NamedTuple):
+class GoalCase(NamedTuple):
     """The figure of one cell, or of one contender in it: how far it is from the goal, 0 or less: reached."""
 
     name: str
@@ -52,14 +52,14 @@ def verdicts(cells: Sequence[PromiseCell]) -> list[GoalVerdict]:
     return [_verdict(goal, [*_cases(cells, judge)]) for goal, judge in GOALS.items()]
 
 
-def _cases(cells: Sequence[PromiseCell], judge: Judge) -> Iterator[Case]:
+def _cases(cells: Sequence[PromiseCell], judge: Judge) -> Iterator[GoalCase]:
     for cell in cells:
         for contender in cell.ours:
             for short_by, shown in judge(cell, contender):
-                yield Case(f"{cell.network} {cell.shape} {cell.load:g} {contender}", short_by, shown)
+                yield GoalCase(f"{cell.network} {cell.shape} {cell.load:g} {contender}", short_by, shown)
 
 
-def _verdict(goal: str, cases: Sequence[Case]) -> GoalVerdict:
+def _verdict(goal: str, cases: Sequence[GoalCase]) -> GoalVerdict:
     missed = sorted((c for c in cases if c.short_by > 1e-9), key=lambda c: -c.short_by)
     return GoalVerdict(goal, len(cases) - len(missed), tuple(f"{c.name} ({c.shown})" for c in missed))
 
