@@ -8,7 +8,8 @@ demand, the share comes back to 1 fast.
 Streams that may not be shed at the edge come first: their decoding is taken from the room of the others. The others get
 the same share each.
 
-A stream whose outputs must lose nothing waits some ticks longer: a short burst is not worth a lost row.
+A stream whose outputs must lose nothing waits some ticks longer: a short burst is not worth a lost row. Where the
+demand fits by the cost of a row, a stream is late because of a hiccup, and its rows wait longer still.
 
 ``steer_edge`` is a pure function of the last state and the load.
 """
@@ -22,6 +23,7 @@ from catalog.edge_load import EdgeLoad
 
 FULL = 0.95  # of the decode thread's time, that may be planned for
 LATE_TICKS, STRICT_TICKS = 2, 4  # in a row, before rows are dropped
+FITS_TICKS = 5  # times as many, where the demand fits
 DOWN, UP, UP_SLOWLY = 0.95, 1.25, 1.01  # of the share, in a tick
 NEAR = 0.95  # of the ceiling: from here on the share rises slowly
 LEAST = 0.01
@@ -44,7 +46,7 @@ def steer_edge(before: Sequence[StreamShare], load: EdgeLoad, strict: Sequence[b
     found = []
     for i, stream in enumerate(load.streams):
         was = before[i] if i < len(before) else StreamShare()
-        patience = STRICT_TICKS if strict[i] else LATE_TICKS
+        patience = (STRICT_TICKS if strict[i] else LATE_TICKS) * (FITS_TICKS if room >= 1.0 else 1)
         found.append(
             _next(was, stream.is_late, min(room, 1.0), patience, load.at_ns) if stream.sheds else StreamShare()
         )

@@ -51,6 +51,11 @@ def test_a_short_hiccup_drops_nothing_and_a_strict_stream_waits_longer() -> None
     assert lossy.index(min(lossy)) < strict.index(min(strict)) and strict[2] == 1.0
 
 
+def test_a_stream_that_fits_and_is_late_for_half_a_second_loses_nothing() -> None:
+    assert set(drive([0.7e6] * 8 + [0.5e6] * 10, 0.6e6)) == {1.0}
+    assert drive([0.7e6] * 15, 0.6e6)[-1] < 1.0, "a cost that is measured too low does not last"
+
+
 def test_streams_that_may_not_be_shed_come_first() -> None:
     both = (StreamEdge(0.5e6, ROW_NS, False, False), StreamEdge(2e6, ROW_NS, True, True))
     state: tuple[StreamShare, ...] = ()
