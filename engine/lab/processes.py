@@ -39,13 +39,19 @@ def spawn(
     """Start a process in a session of its own: Ctrl-C reaches only the parent, which ends its children in order."""
     libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: between fork and exec nothing may be loaded
 
-    def die_with_parent() -> None:
+    def ask_for_the_signal() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
     return subprocess.Popen(
-        arguments, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, preexec_fn=die_with_parent,
+        arguments, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, preexec_fn=ask_for_the_signal,
         cwd=_PACKAGES, env=environment,
     )  # fmt: skip
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when its parent ends. The workers of a pool call it: else they outlive a parent
+    that is killed."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end(process: subprocess.Popen[bytes], seconds: float = STOP_SECONDS) -> int:

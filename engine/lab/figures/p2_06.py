@@ -72,13 +72,14 @@ POINTS = 24
 
 def measure(lab: Lab) -> FigureData:
     ratio, variation, low = lab.number("ratio"), lab.number("variation"), lab.number("low")
-    tuples = round(lab.number("tuples") * lab.choose(lab.by_engine(0.1, 1.0), 0.4))
+    tuples = round(lab.number("tuples") * lab.choose(lab.by_engine(0.08, 1.0), 0.4))
     high = lab.by_engine(0.65, 0.8) / (1 + 1 / ratio)  # on the engine a step takes time, too
     loads = [low + share * (high - low) for share in lab.choose(lab.by_engine((0.0, 0.5, 1.0), SHARES), (0.0, 1.0))]
     points = [low + i / POINTS * (high - low) for i in range(POINTS + 1)]
     apart, copies = [], []
     for load in loads:
-        seen = shared_output(lab, load / ratio, ratio, 1.0, variation, tuples)  # O2 takes a unit
+        unit = lab.by_engine(3.0, 1.0)  # of O2; on the engine it must be long beside a step
+        seen = shared_output(lab, load / ratio / unit, ratio * unit, unit, variation, tuples)
         apart.append((load, (seen.apart / seen.base) ** 2))
         copies.append((load, (seen.copied / seen.base) ** 2))
     equation, twin = "equation 2", "with the twin"

@@ -24,14 +24,20 @@ FIGURE = Figure(
     ),
     printed={**SYSTEM, "policies": "chain with the rule of figure 9; vpipe on its line; one tuple at a time"},
     unprinted=UNPRINTED,
-    findings=dict.fromkeys(
-        (REAL, SIMULATED),
-        "VPipe beats Chain under the rule that the paper prints at every rate. Part of that gain is the rule, which "
-        "lets a stopped "
-        "tuple wait for the next arrival on the other stream. Against Chain that releases a stopped tuple as soon as "
-        "nothing older "
-        "waits, the difference is small; both do the same work in another order.",
-    ),
+    findings={
+        SIMULATED: "VPipe beats Chain under the rule that the paper prints at every rate. Part of that gain is the "
+        "rule, which lets a "
+        "stopped tuple wait for the next arrival on the other stream. Against Chain that releases a stopped tuple as "
+        "soon as "
+        "nothing older waits, the difference is small; both do the same work in another order.",
+        REAL: "VPipe beats Chain under the printed rule. Against Chain that releases at once it is some per cent "
+        "behind: in the "
+        "simulator it is a per cent ahead, and on the engine a plan of the line, with its bitmaps, takes longer than "
+        "a plan of "
+        "two boxes. Chain's queues are counted here until a tuple leaves the join, so the high priority is the slower "
+        "one: "
+        "its tuples are those that are stopped.",
+    },
     family="P2.join",
 )
 

@@ -30,7 +30,7 @@ from scheduler.trains import TrainRule
 from storage.train import Train
 
 UNIT_NS = 1_000_000  # one unit of service time in the simulator
-REAL_UNIT_NS = 40_000  # and on the engine, whose own step takes about one and a half
+REAL_UNIT_NS = 150_000  # and on the engine: the service of a tuple, n units, is long beside a step
 FREE = Overheads(0.0, 0.0, 0.0, 0.0)
 DRAWN_AT_ONCE = 4_096
 ONE_TUPLE = SchedulerSettings(unit="tuple")

@@ -91,10 +91,9 @@ class ChainInOrder:
         heads = [state.arcs[a].entries for a in self._queues]
         waiting = [e[0].first_arrival_ns for e in heads if e]
         oldest_ns = min(waiting, default=None)
-        for arc in self._buffers:
-            kept = state.arcs[arc].entries
-            if kept and self._may_pass(kept[0].first_arrival_ns, oldest_ns):
-                return Plan((Step(self._join, 1),), {arc: 1})
+        kept = [(state.arcs[a].entries[0].first_arrival_ns, a) for a in self._buffers if state.arcs[a].entries]
+        if kept and self._may_pass(min(kept)[0], oldest_ns):
+            return Plan((Step(self._join, 1),), {min(kept)[1]: 1})
         for box, entries in enumerate(heads):
             if entries:
                 return self._fetch(box, entries[0].first_arrival_ns, any(heads[box + 1 :]))

@@ -12,9 +12,10 @@ import numpy as np
 
 from engine.lab.figures.figure import SIMULATED, Check, Figure, FigureData, FigureVerdict, Panel, PaperPoint, Unprinted
 from engine.lab.figures.lab import Lab
-from engine.simulate.arrivals import PROCESSES
+from engine.simulate.arrivals import poisson
 
 LOW, HIGH = "lowest rate, tuples in 0.1 s", "highest rate, tuples in 0.1 s"
+LAMBDA = 0.5
 FIGURE = Figure(
     title="The arrival rate over time",
     claim="With exponential gaps of parameter 0.5 the rate varies very fast, between 50 and 75 tuples in 0.1 s.",
@@ -23,8 +24,6 @@ FIGURE = Figure(
     unprinted={
         "per_ms": Unprinted(1.0, "lambda is in tuples a ms: the paper prints no unit"),
         "seconds": Unprinted(6.0, "shown"),
-        "process": Unprinted("poisson", "by the text", ("zipf", "bursty")),
-        "lambda": Unprinted(0.5, "as printed; swept because it has no unit"),
     },
     paper=(PaperPoint(LOW, 50, panel=0), PaperPoint(HIGH, 75, panel=0)),
     findings={
@@ -41,7 +40,7 @@ FIGURE = Figure(
 def measure(lab: Lab) -> FigureData:
     length_ns = int(lab.number("seconds") * 1e9)
     random = np.random.default_rng(lab.seed)
-    times = PROCESSES[lab.word("process")](random, lab.number("lambda") * lab.number("per_ms") * 1e3, length_ns)
+    times = poisson(random, LAMBDA * lab.number("per_ms") * 1e3, length_ns)
     counts = np.bincount((times // 100_000_000).astype(int), minlength=length_ns // 100_000_000)
     curve = [(i / 10, float(c)) for i, c in enumerate(counts.tolist())]
     return FigureData((Panel("time, s", "tuples in 0.1 s", {"one stream": curve}),))

@@ -33,7 +33,8 @@ class ControllerFactor:
             paper=(PaperPoint(f"best {self.name}", self.best, panel=0, is_x=True, within=0.01),),
             findings=dict.fromkeys(
                 (REAL, SIMULATED),
-                "The curve is flat. SDMR of the whole run is at most 1, and its change from one execution to the next "
+                "The curve is nearly flat. SDMR of the whole run is at most 1, and its change from one execution to "
+                "the next "
                 "is a thousandth of "
                 "that. With Ki = 10 the integral part takes k to 1 as soon as a tenth of all tasks is missed, and "
                 "keeps it there; the "

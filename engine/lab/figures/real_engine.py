@@ -256,15 +256,17 @@ def drive(
     feed_due = feeder.feed_due if ledger is None else ledger.of("feeding", feeder.feed_due)
     if isinstance(engine, Engine):
         engine.pool.before_plan = lambda boxes: feed_due()
-    deadline_s = monotonic() + AT_MOST_S
+    begun_ns, deadline_s = feeder.begun_ns, monotonic() + AT_MOST_S
     try:
         while (due_ns := feeder.next_ns) is not None or not engine.is_quiet():
             if isinstance(engine, Engine) and engine.storage.is_empty():
                 engine.loop.drain_mailbox()  # else a plan's end is read only when the scheduler's thread looks again
             if until_ns is not None and clock() - feeder.begun_ns >= until_ns:
                 break
-            if due_ns is not None and (engine.is_quiet() or is_waiting_for_time(engine)):
-                clock.skip_to(due_ns)
+            if engine.is_quiet() or is_waiting_for_time(engine):
+                if due_ns is None and until_ns is None:
+                    break  # the policy keeps what is left for arrivals that do not come
+                clock.skip_to(due_ns if due_ns is not None else begun_ns + (until_ns or 0))
             feed_due()
             if monotonic() > deadline_s:
                 raise BenchError(f"the engine was not done after {AT_MOST_S:.0f} s")

@@ -19,6 +19,7 @@ from engine.lab.figures.figure import SIMULATED, FigureData, from_plain, to_plai
 from engine.lab.figures.lab import Lab
 from engine.lab.figures.record import FigureRecord, new_record, save, stored, with_run
 from engine.lab.figures.sweep import Variation, planned
+from engine.lab.processes import die_with_parent
 
 Progress = Callable[[str, int, int], None]
 """Takes what runs, how many runs are done and how many there are."""
@@ -91,7 +92,7 @@ class FigureRunner:
             for family in families:
                 yield from self._real(family)
             return
-        with ProcessPoolExecutor(self.processes, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(self.processes, mp_context=get_context("spawn"), initializer=die_with_parent) as pool:
             futures: list[list[Future[Any]]] = [[pool.submit(run_task, t) for t in of_family] for of_family in tasks]
             try:
                 for family, of_family, running in zip(families, tasks, futures, strict=True):
@@ -99,8 +100,8 @@ class FigureRunner:
                     for task, future in zip(of_family, running, strict=True):
                         records = _add(records, task, *future.result())
                         done += 1
+                        self._keep(records)
                         self.on_progress(f"{'/'.join(task.names)} simulated", done, total)
-                    self._keep(records)
                     yield from records
             finally:
                 pool.shutdown(cancel_futures=True)
