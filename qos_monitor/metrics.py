@@ -346,6 +346,10 @@ def _engine(r: Readings) -> Iterator[Metric]:
         [([], e.memory_used)],
     )
     yield _gauge("memory_state_bytes", "Bytes of the state of boxes.", [], [([], e.memory_state)])
+    yield _gauge(
+        "memory_readers_bytes", "Bytes that wait for slow readers; outside of the budget: a sink has its buffer.", [],
+        [([], sum(s.pending_bytes for o in r.outputs for s in o.subscribers))],
+    )  # fmt: skip
     yield _gauge("memory_peak_bytes", "The largest memory_used_bytes since the start.", [], [([], e.memory_peak)])
     yield _gauge(
         "memory_budget_bytes", "Bytes that queues and state may hold before reading stops.", [], [([], e.memory_budget)]

@@ -7,6 +7,7 @@ train would cost more than the train.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from engine.run.state_home import StateHome
     from load_shedder.record.book import BoxLosses
 
+
+log = logging.getLogger("aurorad.state")
 
 MEASURE_EVERY = 8_192
 """Tuples that a box takes before its state is measured again. Measuring takes 5 to 10 us."""
@@ -49,6 +52,7 @@ class BoxRuntime:
     __slots__ = (
         "_account",
         "_is_full",
+        "_is_told",
         "_measure_every",
         "_measured_bytes",
         "_small_bytes",
@@ -85,6 +89,7 @@ class BoxRuntime:
         self._account = account if has_state else None
         self._measured_bytes = 0
         self._is_full = False
+        self._is_told = False  # the log says that the state is too large
         self._unmeasured = 0  # tuples since the last measurement
         self._measure_every = 0
         self._small_bytes = 0
@@ -127,6 +132,13 @@ class BoxRuntime:
         nbytes = self.box.state_nbytes(self.state)
         self._small_bytes = share_bytes // SMALL_SHARE
         self._measure_every = min(MEASURE_EVERY, share_bytes // 512)  # a small budget fills up within a few trains
+        if not account.has_room and nbytes > share_bytes and not self._is_told:
+            self._is_told = True
+            log.warning(
+                "box %s: its state has %d MiB, more than its share of engine.memory, and cannot go to disk; streams "
+                "wait or shed while memory is full",
+                self.node.name, nbytes >> 20,
+            )  # fmt: skip
         if nbytes != self._measured_bytes or is_full != self._is_full:
             self._measured_bytes, self._is_full = nbytes, is_full
             account.note_state(self.node.number, nbytes, is_full=is_full)

@@ -62,6 +62,11 @@ SPILLING = (
 )
 """As above, with one more output whose reader blocks its boxes, so that trains wait on disk before them."""
 
+DIVIDED = NETWORK.replace('s: "sum(v)"}}}}', 's: "sum(v)"}}, state: {{memory: 1KiB}}}}').replace(
+    "b: r.v}}}}", "b: r.v}}, state: {{memory: 1KiB}}}}"
+)
+"""As above, with so little memory for windows and pairs that most of them are on disk."""
+
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 FLUSH = {"ts": BEGIN_NS + 10**8 * SECOND, "k": "z", "v": 0}
@@ -140,6 +145,7 @@ class Driver:
         batch: int = 20,
         environment: dict[str, str] | None = None,
         spilling: bool = False,
+        divided: bool = False,
     ) -> None:
         self.folder = folder
         self.rng = random.Random(seed)
@@ -149,9 +155,10 @@ class Driver:
         self.source, self.totals, self.joined = source, totals, joined
         self.holder = Holder(held) if spilling else None
         self.spilled_bytes = 0  # the most spilled bytes on disk at a kill
+        self.kills_with_state = 0  # kills that found state on disk
         self.file = folder / "network.yaml"
         self.file.write_text(
-            (SPILLING if spilling else NETWORK).format(
+            (SPILLING if spilling else DIVIDED if divided else NETWORK).format(
                 data=folder / "data", http=http, source=source, totals=totals, joined=joined, held=held
             )
         )
@@ -182,6 +189,8 @@ class Driver:
         self.process.wait()
         found = sum(f.stat().st_size for f in (self.folder / "data/spill").glob("*.spill"))
         self.spilled_bytes = max(self.spilled_bytes, found)
+        state = sum(f.stat().st_size for f in (self.folder / "data/state").glob("*/*.spill"))
+        self.kills_with_state += state > 0
 
     # -- the load -----------------------------------------------------------------------------------------------------
 
@@ -278,7 +287,7 @@ class Driver:
             "starts": self.starts, "acknowledged_tuples": len(numbers), "results": sum(e.total() for e in expected),
             "lost": lost, "repeats_unflagged": extra, "repeats_flagged": sum(c.repeats for c in collectors),
             "numbers_missing": sum(c.missing for c in collectors), "exit": code, "seconds": round(seconds, 1),
-            "spilled_bytes": self.spilled_bytes,
+            "spilled_bytes": self.spilled_bytes, "kills_with_state": self.kills_with_state,
         }  # fmt: skip
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:

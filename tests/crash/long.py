@@ -10,6 +10,8 @@
 - ``machines``: 1,000 random programs of the state machine
 - ``kills``: the real daemon under load, killed 200 times
 - ``held``: killed 40 times while a reader blocks it and queues are on disk
+- ``divided``: 100 lives on the disk that forgets with all state on disk
+- ``state``: the real daemon, killed 60 times while windows and joins are on disk
 - ``operations``: the real daemon, killed before each of its first 60 file operations
 """
 
@@ -32,10 +34,11 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seeds": (["tests/crash/test_world.py", "-k", "random"], {"AURORAD_CRASH_SEEDS": "2000"}),
     "spilled": (["tests/crash/test_world.py", "-k", "while_queues"], {"AURORAD_CRASH_SEEDS": "5000"}),
+    "divided": (["tests/crash/test_world.py", "-k", "state_is_on_disk"], {"AURORAD_CRASH_SEEDS": "400"}),
     "points": (["tests/crash/test_world.py", "-k", "before_this_operation"], {"AURORAD_CRASH_POINTS": "1000000"}),
     "machines": (["tests/property/test_storage_machine.py"], {"AURORAD_MACHINES": "1000"}),
 }
-KILLS, HELD, OPERATIONS = 200, 40, 60
+KILLS, HELD, STATE, OPERATIONS = 200, 40, 60, 60
 
 
 def suite(name: str, part: int, parts: int) -> dict[str, object]:
@@ -75,6 +78,13 @@ def held(part: int, parts: int) -> dict[str, object]:
     }
 
 
+def state(part: int, parts: int) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as folder:
+        verdict = Driver(Path(folder), seed=part, batch=200, divided=True).run(STATE // parts, longest_s=0.6)
+    found = verdict["kills_with_state"] >= STATE // parts // 2
+    return {"run": "state", "part": f"{part}/{parts}", "passed": _holds(verdict) and found, **verdict}
+
+
 def operations(part: int, parts: int) -> dict[str, object]:
     begun = time.monotonic()
     failed: list[dict[str, object]] = []
@@ -97,15 +107,18 @@ def _holds(verdict: dict[str, object]) -> bool:
     return not any(verdict[p] for p in ("lost", "repeats_unflagged", "repeats_flagged", "numbers_missing", "exit"))
 
 
+_DRIVEN = {"kills": kills, "held": held, "state": state, "operations": operations}
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("runs", nargs="*", choices=[[], *RUNS, "kills", "held", "operations"])
+    arguments.add_argument("runs", nargs="*", choices=[[], *RUNS, *_DRIVEN])
     arguments.add_argument("--part", default="0/1")
     chosen = arguments.parse_args()
     part, parts = map(int, chosen.part.split("/"))
     results = []
-    for name in chosen.runs or [*RUNS, "kills", "held", "operations"]:
-        run = {"kills": kills, "held": held, "operations": operations}.get(name)
+    for name in chosen.runs or [*RUNS, *_DRIVEN]:
+        run = _DRIVEN.get(name)
         results.append(suite(name, part, parts) if run is None else run(part, parts))
         print(json.dumps(results[-1]), flush=True)
     sys.exit(0 if all(r["passed"] for r in results) else 1)

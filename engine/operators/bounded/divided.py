@@ -15,8 +15,8 @@ when tuples wait for it. The part with the most waiting tuples is first, so that
 **Size.** A part that outgrows its share is split by the next bits of the hash (``split``). The parts that were used
 longest ago go to disk when memory is short (``shrink``). A part that has not changed is not written again.
 
-Refused, with figures of 2026-11: a store that is asked key by key (RocksDB, LMDB, SQLite: 2 to 5 us a key from Python,
-and a Python object for each value; here 0.2 to 0.5 us), and columns in a mapped file (no consistent copy for a
+Refused: a store that is asked key by key (SQLite with 32 MB of cache: 1.1 us for a new key and 1.7 us for a known one,
+for a count and a sum alone; here 0.6 us a tuple, all included), and columns in a mapped file (no consistent copy for a
 checkpoint without writing all of it, and the kernel decides what is resident).
 
 Owned by the worker that runs the box.
