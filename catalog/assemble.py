@@ -59,8 +59,10 @@ def assemble(
     boxes = {b.draft.name: i for i, b in enumerate(bound)}
     arcs = _arcs(streams, boxes, bound, outputs, times)
     leaving: dict[PortRef, list[int]] = {}
+    entering: dict[int | None, list[int]] = {}
     for arc in arcs:
         leaving.setdefault(arc.source, []).append(arc.number)
+        entering.setdefault(arc.box, []).append(arc.number)
 
     def out(ref: PortRef) -> tuple[int, ...]:
         return tuple(leaving.get(ref, ()))
@@ -71,7 +73,7 @@ def assemble(
             name=b.draft.name,
             kind=b.draft.kind,
             box=b.box,
-            in_arcs=tuple(a.number for a in arcs if a.box == i),
+            in_arcs=tuple(entering.get(i, ())),
             out_arcs=tuple(out(PortRef(box=i, port=p)) for p in range(len(b.draft.ports))),
             ports=b.draft.ports,
             in_schemas=b.in_schemas,

@@ -139,11 +139,11 @@ class Monitor:
 
     def readings(self) -> Readings:
         """Return a fresh reading with rates, load and shares. Any thread."""
-        return enrich(self._source(), self.sample, self.catalog.epoch)
+        return enrich(self._source(), self.sample, self._sampler.epoch)
 
     def stats(self) -> dict[str, Any]:
         """Return the answer of ``/api/v1/stats``. Any thread."""
-        epoch, sample = self.catalog.epoch, self.sample
+        epoch, sample = self._sampler.epoch, self.sample  # the source's own network, also while the next one takes over
         return stats_json(enrich(self._source(), sample, epoch), sample, epoch, self.residuals)
 
     # -- the thread ---------------------------------------------------------------------------------------------------

@@ -248,8 +248,9 @@ class Server:
                 port.edge.sheds, port.edge.share = sheds, 1.0
                 self._close_sources(port)
             port.edge.wait_ns = edge_wait_ns.get(stream.number, port.edge.wait_ns)
-        gone = [port for port in self.ports if not any(port is kept for kept in ports)]
-        closed = [outlet for outlet in self.outlets if not any(outlet is kept for kept in outlets)]
+        kept = {id(part) for part in (*ports, *outlets)}
+        gone = [port for port in self.ports if id(port) not in kept]
+        closed = [outlet for outlet in self.outlets if id(outlet) not in kept]
         for number, outlet in enumerate(outlets):
             outlet.number = number
         self._network, self.ports, self.outlets, self.entrance = network, ports, outlets, entrance

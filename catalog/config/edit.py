@@ -16,6 +16,8 @@ from catalog.config.document import REFERENCE
 from catalog.errors import AuroraError, NetworkError, Problem
 
 SECTIONS = ("boxes", "outputs")
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class EntryExistsError(AuroraError):
@@ -65,7 +67,7 @@ def _compose(text: str, variables: dict[str, str]) -> Any:
         return name
 
     try:
-        node = yaml.compose(REFERENCE.sub(word, text), Loader=yaml.SafeLoader)
+        node = yaml.compose(REFERENCE.sub(word, text), Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else mark.line + 1
@@ -91,7 +93,7 @@ def _section(document: Any, section: str) -> Any:
 
 
 def _serialize(document: Any, variables: Mapping[str, str]) -> str:
-    text: str = yaml.serialize(document, Dumper=yaml.SafeDumper, allow_unicode=True, width=10_000)
+    text: str = yaml.serialize(document, Dumper=_Dumper, allow_unicode=True, width=10_000)
     for word, variable in variables.items():
         text = text.replace(word, variable)
     return text

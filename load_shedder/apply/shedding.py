@@ -53,10 +53,9 @@ class Shedding:
         self._lock = Lock()
         self.book = book
         self.valuations = valuations
+        semantic = valuations.semantic_arcs  # asked once: a property that looks at every arc
         self._valued_streams = [
-            (a.number, a.source.stream)
-            for a in network.arcs
-            if a.source.stream is not None and a.number in valuations.semantic_arcs
+            (a.number, a.source.stream) for a in network.arcs if a.source.stream is not None and a.number in semantic
         ]
         self._sampled: dict[int, Train] = {}  # by arc: the last train sampled
         self.plan: ShedPlan = NOTHING_SHED

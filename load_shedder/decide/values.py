@@ -157,12 +157,10 @@ def unvalued_drops(network: Network, compile_preference: CompilePreference) -> l
     for output in network.outputs:
         key = "prefer" if output.qos.prefer else "value" if output.qos.value is not None else ""
         own = network.arcs[output.arc]
+        if not key or own.source.box is None:
+            continue
         before = [a for a in network.arcs if a.box is not None and output.number in outputs_behind(network, a)]
-        if (
-            not key
-            or own.source.box is None
-            or any(_output_valuation(network, a, output, compile_preference) is not None for a in before)
-        ):
+        if any(_output_valuation(network, a, output, compile_preference) is not None for a in before):
             continue
         if any(s.overload == "shed" for s in network.streams):
             message = (
