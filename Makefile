@@ -1,6 +1,6 @@
 # One command equals CI: `make test`. Everything lives in .venv; the stamps make a second run cost nothing.
 .DEFAULT_GOAL := help
-.PHONY: help install install-spark run test test-core test-spark check format docs bench lock clean
+.PHONY: help install install-spark run test test-core test-spark check format docs bench fuzz lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -64,6 +64,9 @@ docs: $(DEV) ## write the pages of docs/ that are made from the code: boxes, fun
 
 bench: $(BYTECODE) ## every benchmark against its baseline (BENCH="chain --queries 40" for one)
 	@$(BIN)/aurorad bench $(or $(BENCH),all)
+
+fuzz: $(DEV) ## throw hostile messages at every parser and port for a while (FUZZ="--seconds 60 --seed 7")
+	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
 lock: $(BIN)/uv ## pin all dependencies again, after pyproject.toml has changed
 	@$(PINNED) pyproject.toml --extra build -o requirements.lock

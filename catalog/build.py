@@ -23,6 +23,7 @@ from typing import Any
 from catalog.assemble import BoundBox, BoundOutput, InputSource, assemble, find_dead_ends
 from catalog.config.boxes import BoxDraft, draft_box
 from catalog.config.checks import (
+    check_access,
     check_listeners,
     check_names,
     check_policy,
@@ -30,6 +31,7 @@ from catalog.config.checks import (
     check_required,
     check_stop,
     check_stream,
+    usable_time,
     worthless_graphs,
 )
 from catalog.config.document import Path
@@ -120,14 +122,22 @@ class _Builder:
     def build(
         self, policies: Collection[str] | None, policy_fits: PolicyFits | None, warn: Warn | None, version: int
     ) -> Network:
-        for check in (check_required, check_names, check_listeners, check_stop, check_files, check_python_path):
+        for check in (
+            check_required,
+            check_names,
+            check_listeners,
+            check_access,
+            check_stop,
+            check_files,
+            check_python_path,
+        ):
             self.problems += check(self.config)
         self.problems += check_policy(self.config, policies)
         for name, stream in self.file.streams.items():
             schema, problems = check_stream(name, stream, self.config)
             self.problems += problems
             self.problems += check_spark_source(name, stream.source, stream.time, schema, self.config)
-            self.schemas[name, 0], self.times[name, 0] = schema, stream.time
+            self.schemas[name, 0], self.times[name, 0] = schema, usable_time(stream, schema)
         self.draft_all()
         origins = {name: [self.resolve(*i) for i in draft.inputs] for name, draft in self.drafts.items()}
         bound = [b for name in self.sort(origins) if (b := self.bind(self.drafts[name], origins[name])) is not None]

@@ -103,6 +103,10 @@ class SourceConnection(asyncio.BufferedProtocol):
                 self._take_from_inbox,
                 server.now_ns,
             )
+        self._is_held = False  # a login is being checked, or the user is above its rate
+        self._is_tls = False
+        self._has_eof = False  # the sender has closed its side in order
+        self._is_finished = False
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -110,6 +114,7 @@ class SourceConnection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.peer = peer_name(transport)
         self.origin = SOCKET._replace(peer=self.peer)
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
         set_tcp_options(transport)
         self._hold.open(transport.get_extra_info("socket"))
         self._server.register(self)
@@ -128,6 +133,11 @@ class SourceConnection(asyncio.BufferedProtocol):
         data: bytes = self._take_read(nbytes)
         if nbytes == self._read_bytes < self._max_read_bytes:
             self._read_bytes *= 2
+        self.receive(data, arrival_ns)
+
+    def receive(self, data: bytes, arrival_ns: int) -> None:
+        """Take the bytes of a read."""
+        nbytes = len(data)
         if self._first_bytes is not None:
             data = self._first_bytes + data
             self._first_bytes = None if self._detect_session(data) else data
@@ -159,8 +169,14 @@ class SourceConnection(asyncio.BufferedProtocol):
             self._session = SourceSession(self._server, self)
         return is_session is not None
 
+    def check_name(self, name: str) -> None:
+        """Refuse a client that may not use this name of a source. Raises SessionError. Here everybody may."""
+
     def eof_received(self) -> bool:
+        self._has_eof = True
         self._end_of_input()
+        if self._is_tls:
+            return False  # TLS has no half-closed connections; ``finish`` decodes the rest all the same
         # Keep the transport until everything that was read is decoded.
         return self._is_decoding or (self._session is not None and self._session.is_busy)
 
@@ -185,6 +201,12 @@ class SourceConnection(asyncio.BufferedProtocol):
         """Stop reading while too many batches of the session wait."""
         if paused != self._paused_by_session:
             self._paused_by_session = paused
+            self._set_reading()
+
+    def set_held(self, held: bool) -> None:
+        """Stop reading while something is to be waited for."""
+        if held != self._is_held:
+            self._is_held = held
             self._set_reading()
 
     # -- decoding -----------------------------------------------------------------------------------------------------
@@ -249,12 +271,16 @@ class SourceConnection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         """Decode the rest after the end of input, a last line without a newline included, and close."""
-        if self.transport is None or self.transport.is_closing() or self._is_decoding:
+        is_over = self._is_finished or (
+            self.transport is not None and self.transport.is_closing() and not self._has_eof
+        )
+        if self.transport is None or is_over or self._is_decoding:
             return
         if self._session is not None:
             if not self._session.is_busy:
                 self.transport.close()
             return
+        self._is_finished = True
         now_ns = self._server.now_ns()
         if self._first_bytes:
             self._take(self._decoder.receive(self._first_bytes, now_ns))
@@ -282,7 +308,8 @@ class SourceConnection(asyncio.BufferedProtocol):
         transport = self.transport
         if transport is None or transport.is_closing() or self._ended:
             return
-        if self._paused_by_server or self._decoding or self._paused_by_session or self._resting:
+        is_busy = self._decoding or self._resting or self._is_held
+        if self._paused_by_server or self._paused_by_session or is_busy:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -313,16 +340,30 @@ class SinkConnection(asyncio.Protocol):
         self._first_bytes: bytes | None = b""  # None once they show whether the reader uses the client protocol
         self._framer: ReaderFramer | None = None
         self._reader: NamedReader | None = None
+        self._is_tls = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         set_tcp_options(transport)
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
         if self._server.register(self):
-            self._subscriber = self._outlet.attach(peer_name(transport), self.transport)
+            self.attach()
+
+    def attach(self) -> None:
+        """Begin to get tuples."""
+        assert self.transport is not None
+        self._subscriber = self._outlet.attach(peer_name(self.transport), self.transport)
+
+    def check_name(self, name: str) -> None:
+        """Refuse a client that may not use this name of a reader. Raises SessionError. Here everybody may."""
 
     def eof_received(self) -> bool:
         # A reader may close its sending side and read on: `nc host port < /dev/null`. It may be gone as well.
+        if self._is_tls:
+            return False
         self._server.reader_ended_input(self)
+        if self._reader is not None:
+            self._reader.may_be_gone = True
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -354,6 +395,7 @@ class SinkConnection(asyncio.Protocol):
         history = self._outlet.history
         if history is None:
             raise SessionError("a named reader needs engine.data_dir: without it the server keeps no history")
+        self.check_name(hello.name)
         check_format(hello.format, self._server.sink_format(self._outlet.number), "output")
         if self._subscriber is not None:
             self._outlet.detach(self._subscriber)

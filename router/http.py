@@ -2,8 +2,8 @@
 
 The app gets its answers from callables (``HttpQueries``), so it knows neither the engine nor the monitor. It runs on
 the I/O thread. Handlers that walk over all boxes (metrics, statistics) are plain functions: starlette runs them on
-other threads, so that a scrape of 1,000 boxes does not hold up a socket. Every request here is a GET and changes
-nothing; ``router/http_change.py`` has the requests that do.
+other threads, so that a scrape of 1,000 boxes does not hold up a socket. The requests here change nothing,
+but for those of an administrator; ``router/http_change.py`` has the requests that change the network.
 
 ``router/http_server.py`` serves the app.
 """
@@ -30,6 +30,7 @@ from catalog.describe import TapPlace, find_tap_place, network_json, tap_places
 from catalog.errors import AuroraError
 from catalog.legend import LEGEND
 from catalog.network import Network
+from router.access.http_door import user_of
 from router.http_answers import HEADERS, RequestError, json_answer
 from router.http_change import ChangeDoor, ChangeHandlers
 from router.tap import Tap, TapSource, Unregister
@@ -58,6 +59,15 @@ class FollowQuery(Protocol):
 
 
 @dataclass(frozen=True)
+class AdminQueries:
+    """What only an administrator may ask. Each takes some time, and raises AuroraError."""
+
+    names: Callable[[], Sequence[Mapping[str, Any]]]
+    drop_name: Callable[[str, str, str], None]  # reader or source, the output or stream, the name
+    savepoint: Callable[[str], str]  # a name in; the folder on the daemon's machine out
+
+
+@dataclass(frozen=True)
 class HttpQueries:
     """The callables that answer the app's requests. The app calls them on any thread."""
 
@@ -71,6 +81,7 @@ class HttpQueries:
     follow: FollowQuery
     drops: Callable[[int], Mapping[str, Any]]  # a limit in; the shed plans and what each dropped out
     change: ChangeDoor | None = None  # None: the network cannot be changed
+    admin: AdminQueries | None = None
 
 
 class HttpApp:
@@ -89,6 +100,9 @@ class HttpApp:
             Route("/api/v1/tap", handlers.tap),
             Route("/api/v1/explain", handlers.explain),
             Route("/api/v1/drops", handlers.drops),
+            Route("/api/v1/names", handlers.names, methods=["GET"]),
+            Route("/api/v1/names", handlers.drop_name, methods=["DELETE"]),
+            Route("/api/v1/savepoint", handlers.savepoint, methods=["POST"]),
         ]
         if queries.change is not None:
             changes = ChangeHandlers(queries.change)
@@ -142,10 +156,12 @@ class _Handlers:
         """Answer that the process lives and its loop runs. Nothing else is checked."""
         return json_answer({"status": "ok"})
 
-    async def ready(self, _: Request) -> Response:
+    async def ready(self, request: Request) -> Response:
         checks = self._queries.ready()
         failed = [f"{check}: {why}" for check, why in checks.items() if why]
         told = {check: why or "ok" for check, why in checks.items()}
+        if user_of(request) is None:  # a probe without a login learns whether, and not why
+            return json_answer({"status": "not ready" if failed else "ready"}, 503 if failed else 200)
         if failed:
             return json_answer({"status": "not ready", "why": "; ".join(failed), "checks": told}, 503)
         return json_answer({"status": "ready", "checks": told})
@@ -161,14 +177,35 @@ class _Handlers:
         return json_answer(self._queries.stats())
 
     def dead_letters(self, request: Request) -> Response:
+        user = user_of(request)
         letters = self._queries.dead_letters(_number(request, "limit", 100, 1, 10_000))
-        return json_answer({"dead_letters": list(letters)})
+        seen = [x for x in letters if user is not None and user.may("tap", str(x.get("stream") or x.get("box", "")))]
+        return json_answer({"dead_letters": seen})
 
     def drops(self, request: Request) -> Response:
         return json_answer(self._queries.drops(_number(request, "limit", 100, 1, 10_000)))
 
+    def names(self, _: Request) -> Response:
+        return json_answer({"names": list(self._admin().names())})
+
+    def drop_name(self, request: Request) -> Response:
+        given = request.query_params
+        kind, place, name = given.get("kind", ""), given.get("at", ""), given.get("name", "")
+        _attempt(lambda: self._admin().drop_name(kind, place, name))
+        return json_answer({"dropped": {"kind": kind, "at": place, "name": name}})
+
+    def savepoint(self, request: Request) -> Response:
+        name = request.query_params.get("name", "")
+        return json_answer({"savepoint": _attempt(lambda: self._admin().savepoint(name))})
+
+    def _admin(self) -> AdminQueries:
+        if self._queries.admin is None:
+            raise RequestError(404, "this daemon has no such command")
+        return self._queries.admin
+
     async def explain(self, request: Request) -> Response:
         output, where = request.query_params.get("output", ""), request.query_params.get("where", "")
+        _check_tap(request, output)
         names = [o.name for o in self._queries.network().outputs]
         if output not in names:
             hint = did_you_mean(output[:200], names) if output else f"?output= one of {', '.join(names[:20])}"
@@ -209,7 +246,8 @@ class _Handlers:
         place = self._place(request)
         every = _number(request, "every", 1, 1, 10**9)
         limit = _number(request, "limit", TAP_LIMIT, 0, 10**9)
-        peer = request.client.host if request.client is not None else ""
+        user = user_of(request)
+        peer = user.name if user is not None and user.name else request.client.host if request.client else ""
         self._make_room_for_tap(peer)
         tap = Tap(place, every, limit)
         unregister = self._queries.tap(place, tap.offer)
@@ -241,6 +279,7 @@ class _Handlers:
         if len(given) != 1:
             raise RequestError(400, "the request must name one place to tap", "?name= a stream, box, arc or output")
         [(kind, name)] = given.items()
+        _check_tap(request, name)
         network = self._queries.network()
         place = find_tap_place(network, name)
         if place is None or kind not in _kinds(name, place):
@@ -270,6 +309,23 @@ class _TapResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._close()
+
+
+def _attempt(work: Callable[[], Any]) -> Any:
+    """Do something for an administrator. RequestError with the reason when it cannot be done."""
+    try:
+        return work()
+    except RequestError:
+        raise
+    except AuroraError as error:
+        raise RequestError(409, str(error)) from error
+
+
+def _check_tap(request: Request, name: str) -> None:
+    """Refuse to show tuples of a place, whether it exists or not, to a user without the right. Raises RequestError."""
+    user = user_of(request)
+    if user is None or not user.may("tap", name):
+        raise RequestError(403, "access denied")
 
 
 def _number(request: Request, key: str, default: int, least: int, most: int) -> int:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -28,6 +27,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from catalog.errors import ListenError
+from router.access.tls import ServerTls, peer_names
+from router.access.tls_listener import TlsListener
 from router.http_answers import plain_answer
 from router.ports import why_not
 
@@ -36,6 +37,8 @@ STALL_SECONDS = 10.0
 IDLE_SECONDS = 10
 STOP_SECONDS = 1
 PROBES = ("/health", "/ready")
+CERTIFICATE = "aurorad.certificate"
+"""In the state of a request: the names in the certificate of its client."""
 
 
 class ClosableApp(Protocol):
@@ -93,6 +96,7 @@ class HttpConnection(H11Protocol):
         super().__init__(config, *arguments, **named)
         assert isinstance(config, _HttpConfig)
         self._places = config.places
+        self._tls = config.tls
         self._stalled_since: float | None = None  # since when the peer does not read
         self._request_since: float | None = None  # when the last request began
         self._head_timer: asyncio.TimerHandle | None = None
@@ -114,6 +118,8 @@ class HttpConnection(H11Protocol):
         if not self._places.enter(self):
             transport.abort()
             return
+        if (tls := self._tls) is not None:
+            self.app_state = {CERTIFICATE: peer_names(transport.get_extra_info("ssl_object"), tls.files)}
         if self.is_reserved:
             self.app = _probes_only(self.app)
         self._await_head()
@@ -132,6 +138,15 @@ class HttpConnection(H11Protocol):
             self._head_has_come()
         elif self.timeout_keep_alive_task is None:
             self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no HTTP. In the middle of a request its own answer may be under way: then close."""
+        if not self.is_busy:
+            super().send_400_response(msg)
+            return
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        self.transport.close()
 
     def _await_head(self) -> None:
         if self._head_timer is None:
@@ -169,20 +184,16 @@ def _probes_only(app: ASGIApp) -> ASGIApp:
 
 
 class _HttpConfig(uvicorn.Config):
-    """``places`` are shared by all connections; ``tls`` is a context that is ready, or None."""
+    """``places`` are shared by all connections."""
 
-    def __init__(self, app: ClosableApp, tls: ssl.SSLContext | None, places: HttpPlaces, backlog: int) -> None:
+    def __init__(self, app: ClosableApp, tls: ServerTls | None, places: HttpPlaces, backlog: int) -> None:
         super().__init__(
             app, http=HttpConnection, ws="none", log_config=None, access_log=False, lifespan="off",
-            server_header=False, backlog=backlog, timeout_keep_alive=IDLE_SECONDS,
+            server_header=False, proxy_headers=False, backlog=backlog, timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=STOP_SECONDS,
         )  # fmt: skip
         self.places = places
-        self._tls = tls
-
-    def load(self) -> None:
-        super().load()
-        self.ssl = self._tls
+        self.tls = tls
 
 
 class _DatedState(ServerState):
@@ -203,9 +214,10 @@ class _Uvicorn(uvicorn.Server):
     The loop of uvicorn itself wakes ten times a second, for the Date header and to see whether it shall end.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: _HttpConfig) -> None:
         super().__init__(config)
         self.server_state = _DatedState()
+        self._tls = config.tls
         self.up = asyncio.Event()
         self._ending = asyncio.Event()
 
@@ -218,8 +230,17 @@ class _Uvicorn(uvicorn.Server):
         self._ending.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        if self._tls is None:
+            await super().startup(sockets)
+        else:
+            loop = asyncio.get_running_loop()
+            listeners = [TlsListener(loop, sock, self._make, self._tls) for sock in sockets or ()]
+            self.servers = cast(list[asyncio.base_events.Server], listeners)
+            self.started = True
         self.up.set()
+
+    def _make(self) -> HttpConnection:
+        return HttpConnection(self.config, self.server_state, self.lifespan.state)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -238,7 +259,7 @@ class HttpServer:
         self.host: str = host
         self.port: int = port
         self.places = config.places
-        self._scheme = "http" if config.ssl is None else "https"
+        self._scheme = "http" if config.tls is None else "https"
 
     @property
     def url(self) -> str:
@@ -253,7 +274,7 @@ class HttpServer:
         port: int,
         place: str = "http.listen",
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
         places: HttpPlaces | None = None,
         backlog: int = 128,
     ) -> HttpServer:

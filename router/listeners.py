@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from catalog.config.units import Address
 from catalog.errors import ListenError
+from router.access.tls import ServerTls
+from router.access.tls_listener import TlsListener
 from router.ports import why_not
 
 MakeConnection = Callable[[], asyncio.BaseProtocol]
@@ -43,15 +45,18 @@ class ReservedListener(NamedTuple):
 @dataclass
 class _Listener:
     wanted: WantedListener
-    server: asyncio.Server | None = None
+    server: asyncio.Server | TlsListener | None = None
 
     def __call__(self) -> asyncio.BaseProtocol:
         return self.wanted.make()
 
 
 class Listeners:
-    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: int) -> None:
+    """``tls``: that of every listener, or None."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: int, tls: ServerTls | None = None) -> None:
         self._loop = loop
+        self._tls = tls
         self._backlog = backlog
         self._open: dict[str, _Listener] = {}  # by name
         self.addresses: dict[str, tuple[str, int]] = {}  # by name
@@ -60,7 +65,10 @@ class Listeners:
         """Listen, on sockets that were reserved for it if there are any. Raises ListenError."""
         listener = _Listener(wanted)
         try:
-            if reserved is None:
+            if self._tls is not None:
+                [sock] = (_bind(wanted.name, wanted.at, self._backlog),) if reserved is None else reserved.sockets
+                listener.server = TlsListener(self._loop, sock, listener, self._tls)
+            elif reserved is None:
                 at = wanted.at
                 listener.server = await self._loop.create_server(listener, at.host, at.port, backlog=self._backlog)
             else:

@@ -41,6 +41,7 @@ class NamedReader:
         self.name = name
         self.transport = transport
         self.paused = False
+        self.may_be_gone = False  # it has closed its sending side: it can acknowledge nothing any more
         self._history = history
         self._encoder = encoder
         self._loop = loop

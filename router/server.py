@@ -28,6 +28,7 @@ from catalog.config.models import FileSource, LimitsSection, StdinSource, TcpSin
 from catalog.config.units import Address
 from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
+from router.access.tls import ServerTls
 from router.boundary import Origin, OutputGate, OutputHistory, StreamEntrance
 from router.codecs import CODECS
 from router.codecs.base import Decoder, Intake, Reason, Received
@@ -98,6 +99,15 @@ class SourcePort:
         return self.decoder(self.intake)
 
 
+@dataclass(frozen=True)
+class ConnectionDoors:
+    """What a listener makes of a connection. ``router/access`` has others, for listeners with users."""
+
+    source: Callable[[Server, SourcePort], SourceConnection] = SourceConnection
+    sink: Callable[[Server, Outlet], SinkConnection] = SinkConnection
+    tls: ServerTls | None = None
+
+
 class Server:
     """``entrance`` takes trains into the network. ``outlets`` hold the readers, by output number."""
 
@@ -113,6 +123,7 @@ class Server:
         decode_thread_bytes: int = DECODE_THREAD_BYTES,
         dead_letters: DeadLetters | None = None,
         edge_wait_ns: Mapping[int, int] | None = None,
+        doors: ConnectionDoors | None = None,
     ) -> None:
         """``edge_wait_ns`` holds the streams of which rows may be dropped undecoded, and how long their rows may wait
         for the decoder."""
@@ -129,7 +140,8 @@ class Server:
         self._decode_thread = ThreadPoolExecutor(1, "aurorad-decode")
         self._decoding = 0
         self._has_loaded_writers = False
-        self._listeners = Listeners(wake.loop, self.limits.backlog)
+        self._doors = doors or ConnectionDoors()
+        self._listeners = Listeners(wake.loop, self.limits.backlog, self._doors.tls)
         self.places: ConnectionPlaces[Connection] = ConnectionPlaces(self.limits.connections, now_ns, wake.loop)
         self._history_thread = ThreadPoolExecutor(1, "aurorad-history")
         self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: the one that serves it
@@ -159,12 +171,12 @@ class Server:
         sources = [(p, p.stream.source) for p in ports if isinstance(p.stream.source, TcpSource)]
         return [
             *(
-                WantedListener(f"output {o.name}", sink.tcp, partial(SinkConnection, self, self.outlets[o.number]))
+                WantedListener(f"output {o.name}", sink.tcp, partial(self._doors.sink, self, self.outlets[o.number]))
                 for o, sink in sinks
             ),
             *(
                 WantedListener(
-                    f"stream {p.stream.name}", source.tcp, partial(SourceConnection, self, p), source.receive_bytes
+                    f"stream {p.stream.name}", source.tcp, partial(self._doors.source, self, p), source.receive_bytes
                 )
                 for p, source in sources
             ),
@@ -361,6 +373,13 @@ class Server:
         self._sessions[session.key] = session
         if before is not None and before is not session:
             before.close_as_replaced()
+
+    def is_connected(self, kind: str, place: str, name: str) -> bool:
+        """Tell whether a reader or a source is connected under a name. Any thread; a snapshot."""
+        if kind == "reader":
+            readers = [reader for outlet in self.outlets if outlet.name == place for reader in outlet.named(name)]
+            return any(not reader.may_be_gone for reader in readers)
+        return any(port.stream.name == place and (port.stream.number, name) in self._sessions for port in self.ports)
 
     @property
     def refuses_batches(self) -> bool:

@@ -92,6 +92,7 @@ class SourceSession:
         if hello.ack == "disk" and not self._entrance.keeps_batches:
             raise SessionError('"ack": "disk" needs engine.data_dir; without it, use "ack": "memory"')
         check_format(hello.format, self._port.format, "stream")
+        self._connection.check_name(hello.source)
         known, _ = self._numbers.newest(self._port.stream.number, hello.source)
         check_epoch(hello.epoch, known, self._server.now_ns())
         answer = self._numbers.greet(self._port.stream.number, hello.source, hello.epoch)

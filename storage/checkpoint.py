@@ -197,6 +197,11 @@ class Checkpoints:
         """The position below which no kept checkpoint needs the log; None without a checkpoint."""
         return min((m["position"] for m in self._manifests.values()), default=None)
 
+    @property
+    def newest(self) -> int:
+        """The number of the newest checkpoint; 0 without one."""
+        return max(self._manifests, default=0)
+
     def facts(self) -> list[Mapping[str, Any]]:
         """Return the facts of every kept checkpoint."""
         return [m["facts"] for m in self._manifests.values()]

@@ -339,6 +339,18 @@ class Log:
             self._files.remove(self._name(base))
         return freed
 
+    def segments_up_to(self, end: int) -> list[tuple[str, int, bool]]:
+        """Return the files that hold the log below a durable position: name, bytes below it, and whether the file is
+        complete, so that it never changes again. Any thread; the caller keeps ``prune`` away."""
+        bases = [base for base in self._bases if base < end]
+        ends = [*bases[1:], end]
+        last = self._bases[-1] if self._bases else 0
+        return [(self._name(base), stop - base, base < last and stop != end) for base, stop in zip(bases, ends)]
+
+    @property
+    def mark_folder(self) -> str:
+        return self._mark.folder
+
     def segment_of(self, position: int) -> int:
         """Return the first position of the segment that contains a position."""
         return self._bases[max(0, bisect_right(self._bases, position) - 1)] if self._bases else self.durable

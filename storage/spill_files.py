@@ -201,6 +201,10 @@ class SpillFiles:
         self.disk_bytes -= segment.file.size
         self._files.remove(self._name(number))
 
+    def name(self, number: int) -> str:
+        """Return the file of a segment, relative to the root."""
+        return self._name(number)
+
     def _name(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.spill"
 

@@ -90,6 +90,38 @@ def check_listeners(config: Config) -> list[Problem]:
     return problems
 
 
+def check_access(config: Config) -> list[Problem]:
+    """Refuse a listener that other machines reach without TLS and users, unless the file says that this is meant."""
+    file = config.file
+    if file.access.insecure:
+        return []
+    is_safe = file.access.tls is not None and bool(file.access.users)
+    is_http_safe = is_safe or file.http.config_file is not None  # that file is checked when the daemon starts
+    reached = listeners(file)
+    if file.spark_port is not None:
+        reached.append((("spark", "listen"), file.spark_port))
+    problems = []
+    for path, address in reached:
+        if address.is_loopback or (is_http_safe if path[0] == "http" else is_safe) or _is_insecure(file, path):
+            continue
+        missing = " and ".join(
+            what for what, is_there in (("TLS", file.access.tls), ("users", file.access.users)) if not is_there
+        )
+        message = f"{address} is reached by other machines and has no {missing}"
+        hint = "set access.tls and access.users (docs/security.md), listen on 127.0.0.1, or write insecure: true"
+        problems.append(config.document.problem(path, message, hint))
+    return problems
+
+
+def _is_insecure(file: NetworkFile, path: Path) -> bool:
+    section, name = str(path[0]), str(path[1])
+    if section == "streams":
+        return isinstance(source := file.streams[name].source, TcpSource) and source.insecure
+    if section == "outputs":
+        return isinstance(sink := file.outputs[name].sink, TcpSink) and sink.insecure
+    return file.http.insecure if section == "http" else file.spark.insecure
+
+
 def check_python_path(config: Config) -> list[Problem]:
     """Refuse a folder of Python modules that does not exist."""
     named = config.file.engine.python_path
@@ -127,6 +159,12 @@ def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema
         message = f"'{stream.time}' may be NULL; the event time must not be"
         problems.append(document.problem(at, message, f"remove the ? from the type of {stream.time}"))
     return schema, problems
+
+
+def usable_time(stream: StreamModel, schema: Schema) -> str | None:
+    """Return the field of a stream's event time, if it can be one. Else ``check_stream`` has said why not."""
+    field = schema[stream.time] if stream.time is not None and stream.time in schema else None
+    return stream.time if field is not None and field.type is Type.TIMESTAMP and not field.nullable else None
 
 
 def _check_case(path: Path, schema: Schema, config: Config) -> list[Problem]:

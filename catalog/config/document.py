@@ -7,8 +7,10 @@ plain scalars mean what YAML 1.2 says. Third, the file may be hostile: size, dep
 expansion of aliases have limits, where a recursive constructor would run out of stack or memory.
 
 ``${VAR}`` and ``${VAR:-default}`` are replaced inside scalars after parsing, so the text of a variable can never change
-the structure. ``$${`` stands for a literal ``${``. Refused: tags (``!!python/...`` and all others), several documents,
-keys that are not scalars.
+the structure. ``${file:PATH}`` is replaced by the text of a file, without the line break at its end. That is a secret:
+it is always a string, and no message shows it. ``$${`` stands for a literal ``${``.
+
+Refused: tags (``!!python/...`` and all others), several documents, keys that are not scalars.
 """
 
 from __future__ import annotations
@@ -38,10 +40,14 @@ _WORDS |= {".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 
 # While YAML is parsed, other characters stand for the braces of a variable, or {workers: ${N}} would have two closing
 # braces. They are noncharacters of Unicode (no text contains them) and as many as before (columns stay right).
-REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^}\n]*)?)\}")
+REFERENCE = re.compile(r"(?<!\$)\$\{(file:[^}\n]+|[A-Za-z_][A-Za-z0-9_]*(?::-[^}\n]*)?)\}")
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}|\$\{")
+_VARIABLE = re.compile(
+    r"\$\$\{|\$\{file:(?P<file>[^}]+)\}|\$\{(?P<name>[A-Za-z_]\w*)(:-(?P<default>[^}]*))?\}|\$\{", re.A
+)
+MAX_SECRET_BYTES = 64 * 1024
+SHORTEST_SECRET = 4  # a shorter one is in every message by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,7 @@ class Document:
     keys: dict[Path, Mark] = field(default_factory=dict)  # the position of the key of a path
     values: dict[Path, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    secrets: list[str] = field(default_factory=list)  # texts of files: no message shows them
 
     def locate(self, path: Path, *, at_key: bool = False) -> Mark:
         """Return the position of the value; without one, of the nearest key on its path."""
@@ -90,6 +97,8 @@ class Document:
         column = mark.column
         if offset > 0 and path in self.values and mark.literal:
             column += offset + mark.quoted
+        for secret in self.secrets:
+            message, hint = message.replace(secret, "***"), hint.replace(secret, "***")
         return Problem(path, message, hint, mark.line, column, warning)
 
     def line(self, number: int) -> str:
@@ -242,7 +251,7 @@ class _Builder:
         plain = event.implicit[0]
         if "${" in text:
             text = self.substitute(text, event, path)
-        if not plain:
+        if not plain or f"{_OPEN}{_OPEN}file:" in event.value:
             return text
         if text in _WORDS:
             return _WORDS[text]
@@ -254,7 +263,9 @@ class _Builder:
         def replace(match: re.Match[str]) -> str:
             if match[0] == "$${":
                 return "${"
-            name, default = match[1], match[3]
+            if match["file"] is not None:
+                return self.secret(match["file"], event, path)
+            name, default = match["name"], match["default"]
             if name is None:
                 hint = "write ${NAME} or ${NAME:-default}; $${ stands for a literal ${"
                 self.report(path, "this variable is not closed, or its name is not valid", event, hint)
@@ -269,6 +280,22 @@ class _Builder:
             return default
 
         return _VARIABLE.sub(replace, text)
+
+    def secret(self, name: str, event: Any, path: Path) -> str:
+        """Return the text of a file."""
+        try:
+            with open(name, "rb") as file:
+                text = file.read(MAX_SECRET_BYTES + 1).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "not UTF-8"
+            self.report(path, f"the file {name} cannot be read: {why}", event)
+            return ""
+        if len(text) > MAX_SECRET_BYTES:
+            self.report(path, f"the file {name} is larger than {MAX_SECRET_BYTES:,} bytes", event)
+        text = text.removesuffix("\n").removesuffix("\r")
+        if len(text) >= SHORTEST_SECRET:
+            self.document.secrets.append(text)
+        return text
 
     def report(self, path: Path, message: str, event: Any, hint: str = "") -> None:
         mark = _mark(event)

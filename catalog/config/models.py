@@ -20,10 +20,12 @@ from pydantic import (
     Discriminator,
     Field,
     InstanceOf,
+    SecretStr,
     Tag,
     model_validator,
 )
 
+from catalog.config.access import AccessSection, TlsSection, UserModel
 from catalog.config.files import FileSink, FileSource, StdinSource, StdoutSink
 from catalog.config.qos import QoSModel
 from catalog.config.section import Format, NanForm, Section
@@ -112,6 +114,8 @@ def _off(value: object) -> object:
 class HttpSection(Section):
     listen: Annotated[Listen | None, BeforeValidator(_off)] = Address("127.0.0.1", 9400)
     hosts: list[str] = Field(default=[], max_length=100)
+    config_file: str | None = Field(default=None, min_length=1)
+    insecure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +213,10 @@ class SparkSection(Section):
     master: str = Field(default="local[*]", min_length=1)
     config: dict[str, Option] = Field(default_factory=dict)
     listen: Annotated[Listen | None, BeforeValidator(_off)] = Address("127.0.0.1", 0)
-    token: str | None = Field(default=None, min_length=1)
+    token: SecretStr | None = Field(default=None, min_length=1)
     staging: str | None = Field(default=None, min_length=1)
     priority: Literal["low", "normal"] = "low"
+    insecure: bool = False
 
 
 class TcpSource(Section):
@@ -219,6 +224,7 @@ class TcpSource(Section):
     format: Format = "ndjson"
     timestamps: Literal["ns", "us", "ms", "s"] = "ns"
     receive_bytes: PositiveSize | None = Field(default=None, alias="receive_buffer")
+    insecure: bool = False
 
 
 def _check_pace(value: str) -> str:
@@ -250,6 +256,7 @@ class TcpSink(Section):
     when_slow: Literal["drop", "block", "disconnect"] = "drop"
     timestamps: Literal["iso", "ns", "us", "ms", "s"] = "iso"
     nan: NanForm = "null"
+    insecure: bool = False
 
 
 class SparkSink(Section):
@@ -361,6 +368,7 @@ class NetworkFile(Section):
     limits: LimitsSection = LimitsSection()
     log: LogSection = LogSection()
     spark: SparkSection = SparkSection()
+    access: AccessSection = AccessSection()
     streams: dict[Name, StreamModel] = Field(default_factory=dict)
     boxes: dict[Name, BoxEntry] = Field(default_factory=dict)
     outputs: dict[Name, OutputModel] = Field(default_factory=dict)
@@ -375,6 +383,7 @@ class NetworkFile(Section):
 
 
 __all__ = [
+    "AccessSection",
     "BatchSection",
     "BoxEntry",
     "EngineSection",
@@ -395,5 +404,7 @@ __all__ = [
     "StreamModel",
     "TcpSink",
     "TcpSource",
+    "TlsSection",
     "TrainSize",
+    "UserModel",
 ]

@@ -103,6 +103,11 @@ class Address:
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches the address."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
     def clashes(self, other: Address) -> bool:
         """Return whether the two addresses cannot be listened on at the same time."""
         if self.port != other.port or self.port == 0:

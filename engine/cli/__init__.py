@@ -4,6 +4,7 @@
 - Run a network: ``run`` (the daemon), ``simulate`` (predict a load), ``demo``.
 - Change a running daemon: ``apply`` (another network file), ``query`` (add and remove one).
 - Look at a running daemon: ``top``, ``tap`` (its tuples), ``explain`` (late and dropped tuples).
+- Keep a daemon's state: ``savepoint``, ``backup``, ``restore``, ``names`` (of readers and sources).
 - Files and Spark: ``ingest``, ``compact``, ``history`` (sample files).
 - Look things up: ``boxes``, ``functions``, ``policies``, ``version``. Measure: ``bench``.
 
@@ -42,7 +43,8 @@ GC_THRESHOLD = 100_000  # new objects between two garbage collections; Python's 
 
 _ORDER = (  # of --help: as people meet them; the rest follows
     "new", "run", "validate", "test", "graph", "simulate", "demo", "apply", "query", "top", "tap", "explain", "boxes",
-    "functions", "policies", "ingest", "compact", "history", "bench", "version",
+    "functions", "policies", "names", "savepoint", "backup", "restore", "ingest", "compact", "history", "bench",
+    "version",
 )  # fmt: skip
 
 

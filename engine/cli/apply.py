@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+from engine.cli.remote import DEFAULT_URL, CacertOption, Remote, RemoteError, TokenFileOption, UrlOption, fail
 
 EX_CONFIG = 78
 EXIT_REFUSED = 1
@@ -26,9 +26,9 @@ def apply(
         bool, typer.Option("--drop-state", help="Confirm that boxes which are rebuilt or removed lose their state.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the daemon as JSON.")] = False,
-    url: Annotated[
-        str, typer.Option(envvar="AURORAD_URL", metavar="URL", help="The daemon's http.listen.")
-    ] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    cacert: CacertOption = None,
 ) -> None:
     """Let a running daemon run another network file, without a restart.
 
@@ -49,7 +49,7 @@ def apply(
 
     text = sys.stdin.read() + "\n" if file == "-" else read_text(file)[0]
     try:
-        remote = Remote(url)
+        remote = Remote(url, token_file, cacert)
         if not (yes and as_json):
             answer = _put(remote, file, text, dry_run=True, drop_state=drop_state, as_json=as_json)
             _show(answer, as_json and plan)

@@ -8,7 +8,16 @@ import orjson
 import typer
 
 from catalog.printable import printable_answer
-from engine.cli.remote import DEFAULT_URL, TIMEOUT_S, Remote, RemoteError, fail
+from engine.cli.remote import (
+    DEFAULT_URL,
+    TIMEOUT_S,
+    CacertOption,
+    Remote,
+    RemoteError,
+    TokenFileOption,
+    UrlOption,
+    fail,
+)
 
 FOLLOW_SECONDS = 60
 
@@ -38,7 +47,9 @@ def explain(
         bool, typer.Option("--drops", help="Show the shed plans that were in force, and what they dropped.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
-    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="The daemon's http.listen.")] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    cacert: CacertOption = None,
 ) -> None:
     """Say why tuples of an output were late, or with --drops why tuples were dropped.
 
@@ -66,13 +77,15 @@ def explain(
         raise typer.BadParameter("name an output, or give --drops")
     try:
         if drops:
-            answer = Remote(url).json("/api/v1/drops", {"limit": limit or 20}, has="plans")
+            answer = Remote(url, token_file, cacert).json("/api/v1/drops", {"limit": limit or 20}, has="plans")
         else:
             query: dict[str, object] = {"output": output, "where": where, "limit": limit or 3}
             if follow:
                 query["follow"] = FOLLOW_SECONDS
                 typer.echo(f"waiting up to {FOLLOW_SECONDS} s for the next tuple of {output}", err=True)
-            answer = Remote(url).json("/api/v1/explain", query, has="sampled", timeout_s=FOLLOW_SECONDS + TIMEOUT_S)
+            answer = Remote(url, token_file, cacert).json(
+                "/api/v1/explain", query, has="sampled", timeout_s=FOLLOW_SECONDS + TIMEOUT_S
+            )
     except RemoteError as error:
         fail(error)
     except KeyboardInterrupt:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.remote import DEFAULT_URL, CacertOption, Remote, RemoteError, TokenFileOption, fail
+
 if TYPE_CHECKING:
     from catalog.network import Network, Stream
     from router.spark.daemon.jobs import BulkJob
@@ -37,6 +39,8 @@ def ingest(
     pace: Annotated[str, typer.Option(help="as_fast, realtime, or a multiple of event time: 10x.")] = "as_fast",
     job: Annotated[str | None, typer.Option(help="A name; a second run with it resumes the first.")] = None,
     url: Annotated[str | None, typer.Option(envvar="AURORAD_URL", help="The daemon's HTTP address.")] = None,
+    token_file: TokenFileOption = None,
+    cacert: CacertOption = None,
     master: Annotated[str | None, typer.Option(help="The Spark master. \\[default: that of the file]")] = None,
 ) -> None:
     """Read files with Spark into a stream of the daemon that runs FILE.
@@ -57,7 +61,6 @@ def ingest(
     from router.spark.daemon.host import SparkHost
     from router.spark.daemon.jobs import BulkJob, order_for
     from router.spark.daemon.pace import parse_pace
-    from router.spark.daemon.remote import RemoteTarget
     from router.spark.wire.errors import SparkRefusedError
 
     network = read_network(file)
@@ -67,8 +70,9 @@ def ingest(
     except ValueError as error:
         raise SparkRefusedError(f"--pace: {error}") from None
     spark = network.config.spark
+    remote = _remote(network, url, token_file, cacert)
     name = job or f"ingest-{secrets.token_hex(4)}"
-    target = RemoteTarget(_port_of(network, url), spark.token or "", name, stream, pace)
+    target = _target(network, remote, name, stream, pace)
     source = {
         "spark": format or _guess(path, sql),
         "path": path,
@@ -111,13 +115,33 @@ def _option(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _port_of(network: Network, url: str | None) -> str:
-    """Ask the running daemon for the address of its Spark port."""
-    from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
-
+def _remote(network: Network, url: str | None, token_file: Path | None, cacert: Path | None) -> Remote:
+    """Return the daemon that runs a network."""
     listen = network.config.http.listen
+    has_tls = network.config.access.tls is not None or network.config.http.config_file is not None
+    scheme = "https" if has_tls else "http"
     try:
-        port = Remote(url or (f"http://{listen}" if listen is not None else DEFAULT_URL)).json("/api/v1/stats")
+        return Remote(url or (f"{scheme}://{listen}" if listen is not None else DEFAULT_URL), token_file, cacert)
+    except RemoteError as error:
+        fail(error)
+
+
+def _target(network: Network, remote: Remote, job: str, stream: str, pace: str) -> RemoteTarget:
+    """Return the Spark port of a running daemon, with the token of the file or of the user, and its certificate."""
+    from router.spark.daemon.remote import RemoteTarget
+
+    config, address = network.config, _port_of(remote)
+    token = remote.token or ("" if config.spark.token is None else config.spark.token.get_secret_value())
+    if config.access.tls is None:
+        return RemoteTarget(address, token, job, stream, pace)
+    trust = f"pin:{Path(config.access.tls.cert_file).read_text()}"
+    return RemoteTarget(f"tls://{address}", token, job, stream, pace, trust)
+
+
+def _port_of(remote: Remote) -> str:
+    """Ask the running daemon for the address of its Spark port."""
+    try:
+        port = remote.json("/api/v1/stats")
         address = str(port.get("spark", {}).get("port", ""))
         if not address:
             raise RemoteError(

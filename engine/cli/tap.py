@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+from engine.cli.remote import DEFAULT_URL, CacertOption, Remote, RemoteError, TokenFileOption, UrlOption, fail
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +22,9 @@ def tap(
             help="A stream, a box, box.port, an output, or an arc as in 'trades->big'. Without it: list the places."
         ),
     ] = None,
-    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="The daemon's http.listen.")] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    cacert: CacertOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Stop after this many tuples; 0: never.")] = 0,
     every: Annotated[int, typer.Option(min=1, help="Print only each n-th tuple.")] = 1,
 ) -> None:
@@ -42,9 +44,9 @@ def tap(
     """
     try:
         if place is None:
-            _list(Remote(url))
+            _list(Remote(url, token_file, cacert))
         else:
-            _copy(Remote(url), place, limit, every)
+            _copy(Remote(url, token_file, cacert), place, limit, every)
     except RemoteError as error:
         fail(error)
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.live_screen import HINT, live_screen
-from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
+from engine.cli.remote import DEFAULT_URL, CacertOption, Remote, RemoteError, TokenFileOption, UrlOption, fail
 from engine.cli.views.legend import draw_legend
 from engine.cli.views.stats import MEMORY_SAMPLES, Stats, draw, one_line, rows_left
 
@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def top(
-    url: Annotated[str, typer.Option(envvar="AURORAD_URL", help="The daemon's http.listen.")] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    cacert: CacertOption = None,
     once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
     legend: Annotated[
         bool, typer.Option("--legend", help="Explain every word and unit of the table, and exit.")
@@ -51,7 +53,7 @@ def top(
         _print(draw_legend())
         return
     try:
-        remote = Remote(url)
+        remote = Remote(url, token_file, cacert)
         first = _ask(remote)
         if once:
             _print_once(first)

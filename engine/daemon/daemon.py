@@ -43,6 +43,7 @@ from engine.run.settings import scheduler_settings
 from engine.run.state_home import StateHome
 from engine.run.ticker import Ticker
 from qos_monitor.histogram import LatencyRecorder
+from router.access.access import Access
 from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
 from router.files.pipeline import FilePipeline, RunEnd
@@ -109,11 +110,13 @@ class Daemon:
         outlets = make_outlets(network, self._wake, self._block_output, self._histories)
         self.engine = self._make_engine(network, outlets, self.recorders, self.event_time, self.catalog.stats)
         self.ingress = self.engine.ingress
+        config = network.config
+        self.access = Access(config.access, config.http, config.engine.data_dir)
         shares = share_of_this_process(network.config.limits.connections)
         self.edge = Edge(
             network, self.io, self._wake, outlets, self.ingress, self._block_output, self.dead_letters, self.now_ns,
             histories=self._histories, ends=EndOfRun(network, on_end, once=once), spark=spark,
-            shares=shares,
+            shares=shares, access=self.access,
         )  # fmt: skip
         self.server = self.edge.server
         if self.keeper is not None:
@@ -122,7 +125,10 @@ class Daemon:
         self.changes = LiveChanges(self, read_text, text)
         self._observe()
         busy = self._monitoring.busy
-        self._web = Web(network, self.engine, self.server, self.monitor, busy, self.readiness, shares, self.changes)
+        self._web = Web(
+            network, self.engine, self.server, self.monitor, busy, self.readiness, shares, self.changes, self.access,
+            self.keeper,
+        )  # fmt: skip
         self.explain = self._web.explain
 
     def _observe(self) -> None:
@@ -224,6 +230,7 @@ class Daemon:
                 self.engine.expire(False)  # a replayed tuple is always late
                 self.keeper.replay(self._report_progress)
                 self.engine.expire(True)
+            self.access.open()
             self._monitoring.begin()
             self.edge.open()
             self.io.run(self._web.open())
@@ -343,6 +350,7 @@ class Daemon:
         self._monitoring.end()
         self.io.run(self._web.close())
         self.io.stop()
+        self.access.close()
         if self.keeper is not None:
             self.keeper.close()
         if self._temporary_spill is not None:

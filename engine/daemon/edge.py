@@ -14,6 +14,8 @@ from engine.daemon.io_loop import IoLoop
 from engine.daemon.run_end import EndOfRun
 from engine.run.ingress import Ingress
 from load_shedder.apply.limits import edge_waits_ns
+from router.access.access import Access
+from router.access.tcp_door import doors_of
 from router.boundary import OutputGate, OutputHistory
 from router.codecs.base import Reject
 from router.dead_letters import DeadLetters
@@ -42,6 +44,7 @@ class Edge:
         ends: EndOfRun,
         spark: SparkHost | None,
         shares: DescriptorShares,
+        access: Access,
     ) -> None:
         self._io = io
         self._dead_letters = dead_letters
@@ -56,11 +59,13 @@ class Edge:
             now_ns=now_ns,
             dead_letters=dead_letters,
             edge_wait_ns=edge_waits_ns(network),
+            doors=doors_of(access),
         )
         self._block = block
         self._histories = histories
         self._ends = ends
         self._shares = shares
+        self._access = access
         self.spark = self._make_spark(network, ingress, spark)
         self.files = self._make_files(network, ingress)
         for number, sink in self.spark.sinks.items():
@@ -81,6 +86,7 @@ class Edge:
             data_dir=network.config.engine.data_dir,
             host=host,
             connections=self._shares.spark,
+            access=self._access,
             batch_end=self._ends.spark_is_read if self._ends.is_finite else None,
         )
 

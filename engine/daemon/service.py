@@ -113,7 +113,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     _log_start(daemon, file)
     notify(READY)
     while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
-        _reload(file, daemon)
+        _reload(file, overrides, daemon)
     if number == FAILED:
         _exit_after(STOP_SECONDS, EX_SOFTWARE)
         daemon.stop(0.0)
@@ -198,8 +198,9 @@ def _read_following(file: Path, overrides: Overrides, text: str, running: Networ
     return read_network(text, overrides=overrides, version=running.version + 1, before=running, named=str(file))
 
 
-def _reload(file: Path, daemon: Daemon) -> None:
+def _reload(file: Path, overrides: Overrides, daemon: Daemon) -> None:
     """Apply the network file anew. A file with errors, or one that would drop state, changes nothing."""
+    _reload_users(file, overrides, daemon)
     try:
         answer = daemon.changes.put(read_text(file)[0], dry_run=False, drop_state=False)
     except NetworkError as error:
@@ -211,6 +212,17 @@ def _reload(file: Path, daemon: Daemon) -> None:
     else:
         if not answer["applied"]:
             log.info("%s has not changed", file)
+
+
+def _reload_users(file: Path, overrides: Overrides, daemon: Daemon) -> None:
+    """Let the users and rights of a network file without errors apply from now on, whatever else has changed in it."""
+    try:
+        section = read_network(file, overrides=overrides).config.access
+    except AuroraError:
+        return  # reported when the network is applied
+    if section.users != daemon.access.section.users and not daemon.access.is_open:
+        daemon.access.use(section)
+        log.info("the users and their rights are those of %s now", file)
 
 
 def _exit_after(seconds: float, code: int) -> None:

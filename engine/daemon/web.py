@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.describe import TapPlace, tap_places
+from catalog.errors import AuroraError
 from catalog.network import Network
 from engine.daemon.descriptors import DescriptorShares
+from engine.daemon.names import Names
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from engine.run.journeys.journey import Journey
 from engine.run.taps import Watch
 from qos_monitor.busy import BusyHistory
 from qos_monitor.loop import Monitor
+from router.access.access import Access
 from router.access.http_door import HttpDoor
-from router.http import Explanation, HttpQueries, make_app
+from router.http import AdminQueries, Explanation, HttpQueries, make_app
 from router.http_change import ChangeDoor
 from router.http_server import HttpPlaces, HttpServer
 from router.server import Server
+
+if TYPE_CHECKING:
+    from engine.daemon.durable.keeper import Keeper
 
 
 class _OpenTap(NamedTuple):
@@ -42,8 +48,12 @@ class Web:
         readiness: Readiness,
         shares: DescriptorShares,
         door: ChangeDoor,
+        access: Access,
+        keeper: Keeper | None,
     ) -> None:
+        self._keeper = keeper
         self._shares = shares
+        self._access = access
         self._server = server
         self._door = door
         self._taps: dict[int, _OpenTap] = {}
@@ -60,6 +70,7 @@ class Web:
         self._monitor = monitor
         self._busy = busy
         self._readiness = readiness
+        self._names = Names(network, engine.ingress, self._server, self._keeper, self._access)
         places = tap_places(network) if self._taps else {}
         for number, tap in list(self._taps.items()):
             place = places.get(tap.place.name)
@@ -71,11 +82,12 @@ class Web:
         listen = self._network.config.http.listen
         if listen is not None:
             self.http = await HttpServer.start(
-                HttpDoor(make_app(self._queries()), self._network.config.http.hosts),
+                HttpDoor(make_app(self._queries()), self._network.config.http.hosts, self._access),
                 listen.host,
                 listen.port,
                 places=HttpPlaces(self._shares.http, self._shares.http_reserved),
                 backlog=self._shares.backlog,
+                tls=self._access.http_tls,
             )
 
     async def close(self) -> None:
@@ -114,6 +126,11 @@ class Web:
             ]
         return sorted(letters, key=lambda letter: -letter["at_ns"])[:limit]
 
+    def _savepoint(self, name: str) -> str:
+        if self._keeper is None:
+            raise AuroraError("a savepoint needs engine.data_dir: without it nothing is kept")
+        return self._keeper.save(name)
+
     def _queries(self) -> HttpQueries:
         return HttpQueries(
             metrics=lambda accept: self._metrics(accept),
@@ -126,6 +143,7 @@ class Web:
             follow=self.follow,
             drops=lambda limit: self._engine.shedding.to_json(limit),
             change=self._door,
+            admin=AdminQueries(lambda: self._names.listing(), lambda *name: self._names.drop(*name), self._savepoint),
         )
 
     def _tap(self, place: TapPlace, watch: Watch) -> Callable[[], None]:

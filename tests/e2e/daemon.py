@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import time
 import urllib.request
@@ -47,13 +48,18 @@ def free_ports(count: int) -> list[int]:
 
 
 class RunningDaemon:
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, http_port: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], log: Path, http_port: int, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.tls = tls
         self.process = process
         self.log_path = log
         self.http_port = http_port
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10) as response:
+        scheme = "http" if self.tls is None else "https"
+        url = f"{scheme}://127.0.0.1:{self.http_port}{path}"
+        with urllib.request.urlopen(url, timeout=10, context=self.tls) as response:
             body: bytes = response.read()
             return body
 
@@ -80,14 +86,16 @@ class RunningDaemon:
 
 
 @contextmanager
-def running(tmp_path: Path, network: str, http_port: int, *arguments: str) -> Iterator[RunningDaemon]:
+def running(
+    tmp_path: Path, network: str, http_port: int, *arguments: str, tls: ssl.SSLContext | None = None
+) -> Iterator[RunningDaemon]:
     """Run a daemon and wait until it is ready. ``network`` is the file's text without its http section."""
     file = tmp_path / "network.yaml"
     file.write_text(f"http: {{listen: 127.0.0.1:{http_port}}}\nlog: {{format: json}}\n{network}")
     log = tmp_path / "log.json"
     with log.open("wb") as sink:
         process = subprocess.Popen(command("run", str(file), *arguments), stderr=sink, stdout=sink)
-    daemon = RunningDaemon(process, log, http_port)
+    daemon = RunningDaemon(process, log, http_port, tls)
     try:
         wait_for(lambda: process.poll() is not None or is_ready(daemon), "the daemon is ready")
         assert process.poll() is None, log.read_text()

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from catalog.build import build_network
-from catalog.errors import BindError
+from catalog.errors import BindError, NetworkError
 from catalog.schema import Schema
 from engine.operators.boxes import box_kinds
 from engine.operators.boxes.base import LOST_TIME
@@ -191,3 +191,13 @@ def test_the_examples_of_a_kind_load(kind: str) -> None:
         network = f"{STREAMS}boxes:\n  {example}\noutputs: {{out: {{from: {name}}}}}\n".replace("&t ", "")
         network = network.replace("*t", network.split("trades: ")[1].split("\n")[0])
         assert build_network(dedent(network), box_kinds(), {}).box(name).kind == kind
+
+
+def test_a_time_that_is_no_field_is_an_error_and_no_traceback_where_a_window_follows() -> None:
+    text = """
+streams: {s: {schema: {n: int, t: timestamp}, time: tt, overload: block}}
+boxes: {w: {aggregate: s, window: {tumbling: 1s}, select: {c: count(*)}}}
+outputs: {o: {from: w}}
+"""
+    with pytest.raises(NetworkError, match="the schema has no field 'tt'"):
+        build_network(text, box_kinds(), {})

@@ -180,7 +180,7 @@ def test_two_listeners_on_one_port_are_both_named() -> None:
 http: {listen: 127.0.0.1:9401}
 streams:
   a: {schema: {x: int}, source: {tcp: 127.0.0.1:9401}, overload: block}
-  b: {schema: {x: int}, source: {tcp: 0.0.0.0:9402}, overload: block}
+  b: {schema: {x: int}, source: {tcp: 0.0.0.0:9402, insecure: true}, overload: block}
   c: {schema: {x: int}, source: {tcp: 127.0.0.1:0}, overload: block}
 outputs:
   o: {from: a, sink: {tcp: localhost:9402}}

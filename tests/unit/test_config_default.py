@@ -26,6 +26,9 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("scheduler.batch", models.BatchSection, {}),
     ("limits", models.LimitsSection, {}),
     ("log", models.LogSection, {}),
+    ("access", models.AccessSection, {}),
+    ("access.tls", models.TlsSection, {"cert_file": "a", "key_file": "b"}),
+    ("access.users.ops", models.UserModel, {}),
     ("spark", models.SparkSection, {}),
     ("streams.trades", models.StreamModel, {"schema": {"a": "int"}}),
     ("streams.trades.source", models.TcpSource, {"tcp": 1}),
@@ -40,7 +43,7 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("outputs.archive.sink", models.SparkSink, {"spark": "parquet", "path": "x"}),
 ]
 QOS_PLACES = ("outputs.alerts.qos", "outputs.listed_trades.qos")
-SECTIONS = {"streams", "boxes", "outputs", "source", "sink", "qos"}  # described by what is in them
+SECTIONS = {"streams", "boxes", "outputs", "source", "sink", "qos", "users"}  # described by what is in them
 
 
 def uncommented(text: str) -> str:

@@ -17,7 +17,7 @@ from router.ports import holder_of, why_taken
 
 NETWORK = """
 http: {listen: 127.0.0.1:9400}
-streams: {s: {schema: {a: int}, source: {tcp: "0.0.0.0:9401"}, overload: block}}
+streams: {s: {schema: {a: int}, source: {tcp: "0.0.0.0:9401", insecure: true}, overload: block}}
 outputs:
   near: {from: s, sink: {tcp: 127.0.0.1:9411}}
   any: {from: s, sink: {tcp: 127.0.0.1:0}}

@@ -30,6 +30,7 @@ from aurorad_client.errors import (
     RejectedRowsError,
     StalledError,
     UnreachableError,
+    UntrustedError,
 )
 from aurorad_client.events import Receipt
 from aurorad_client.reader import Batch, Reader
@@ -53,5 +54,6 @@ __all__ = [
     "Sender",
     "StalledError",
     "UnreachableError",
+    "UntrustedError",
 ]
 __version__ = VERSION

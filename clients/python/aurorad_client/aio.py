@@ -15,7 +15,7 @@ from aurorad_client.errors import RejectedRowsError
 from aurorad_client.events import DeliveredRows, Receipt
 from aurorad_client.patience import AckDeadline
 from aurorad_client.rows import Rows
-from aurorad_client.settings import make_endpoint, make_reader_protocol, make_sender_protocol
+from aurorad_client.settings import Auth, Tls, make_endpoint, make_reader_protocol, make_sender_protocol
 from aurorad_client.standing import SenderStanding
 
 
@@ -34,13 +34,15 @@ class AsyncSender(SenderStanding):
         window: int = 64,
         timeout_s: float = 60.0,
         strict: bool = False,
+        auth: Auth = None,
+        tls: Tls = False,
     ) -> None:
         """Take the arguments of ``Sender``. ``connect``, or ``async with``, connects."""
-        super().__init__(make_sender_protocol(source, epoch, ack, format, window))
+        super().__init__(make_sender_protocol(source, epoch, ack, format, window, auth))
         self._window = window
         self._strict = strict
         self._timeout_s = timeout_s
-        self._link = AsyncLink(make_endpoint(host, port, timeout_s), self._protocol)
+        self._link = AsyncLink(make_endpoint(host, port, timeout_s, tls), self._protocol)
         self._turn = asyncio.Lock()
 
     @property
@@ -151,12 +153,14 @@ class AsyncReader:
         format: str = "ndjson",
         timeout_s: float = 60.0,
         idle_s: float | None = None,
+        auth: Auth = None,
+        tls: Tls = False,
     ) -> None:
         """Take the arguments of ``Reader``. ``connect``, ``async with`` or the first batch connects."""
         self._name = name
-        self._protocol = make_reader_protocol(name, after, format)
+        self._protocol = make_reader_protocol(name, after, format, auth)
         self._idle_s = idle_s
-        self._link = AsyncLink(make_endpoint(host, port, timeout_s), self._protocol)
+        self._link = AsyncLink(make_endpoint(host, port, timeout_s, tls), self._protocol)
 
     @property
     def after(self) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+import ssl
 import time
 from typing import cast
 
-from aurorad_client.errors import ClosedError
+from aurorad_client.errors import ClosedError, UntrustedError
 from aurorad_client.events import ClientProtocol, NewEpoch, Welcomed
 from aurorad_client.patience import Backoff, Endpoint
 
@@ -184,7 +185,10 @@ class AsyncLink:
 
 async def _open(endpoint: Endpoint) -> _Pipe:
     loop = asyncio.get_running_loop()
-    transport, pipe = await loop.create_connection(_Pipe, endpoint.host, endpoint.port)
+    try:
+        transport, pipe = await loop.create_connection(_Pipe, endpoint.host, endpoint.port, ssl=endpoint.tls)
+    except ssl.SSLCertVerificationError as error:
+        raise UntrustedError(f"{endpoint}: {error.verify_message}") from error
     if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
         # No server listens there, and the kernel gave this socket the port that it tried to reach.
         transport.abort()

@@ -42,6 +42,10 @@ class RefusedError(ClientError):
     """The server refuses this client. The message is the server's reason."""
 
 
+class UntrustedError(ClientError):
+    """The server's certificate is not to be trusted: from an unknown authority, expired, or of another host."""
+
+
 class ProtocolError(ClientError):
     """The bytes from the server are not the protocol of aurorad: probably the port of something else."""
 

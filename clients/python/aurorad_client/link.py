@@ -1,16 +1,17 @@
 """A link to the server over blocking sockets: it connects, waits for the welcome, and reconnects.
 
 ``Sender`` and ``Reader`` each have one. A link knows nothing of batches: it moves bytes between a socket and a
-``ClientProtocol``. To use TLS, wrap the socket in ``_open``.
+``ClientProtocol``.
 """
 
 from __future__ import annotations
 
 import secrets
 import socket
+import ssl
 import time
 
-from aurorad_client.errors import ClosedError
+from aurorad_client.errors import ClosedError, UntrustedError
 from aurorad_client.events import ClientProtocol, NewEpoch, Welcomed
 from aurorad_client.patience import Backoff, Endpoint
 
@@ -38,7 +39,7 @@ class Link:
         connected.settimeout(timeout_s)
         try:
             data = connected.recv(READ_BYTES)
-        except (TimeoutError, BlockingIOError):
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             return False
         if not data:
             self._protocol.receive_end()
@@ -120,4 +121,10 @@ def _open(endpoint: Endpoint) -> socket.socket:
         opened.close()
         raise ConnectionRefusedError("connected to itself")
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if endpoint.tls is not None:
+        try:
+            return endpoint.tls.wrap_socket(opened, server_hostname=endpoint.host)
+        except ssl.SSLCertVerificationError as error:
+            opened.close()
+            raise UntrustedError(f"{endpoint}: {error.verify_message}") from error
     return opened

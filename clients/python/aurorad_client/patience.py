@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 from dataclasses import dataclass
 
 from aurorad_client.errors import StalledError, UnreachableError
@@ -16,11 +17,12 @@ HANDSHAKE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server's port, and how long to try to reach it."""
+    """A server's port, and how long to try to reach it. ``tls``: the context of a server with TLS."""
 
     host: str
     port: int
     timeout_s: float
+    tls: ssl.SSLContext | None = None
 
     @property
     def address(self) -> tuple[str, int]:

@@ -22,7 +22,7 @@ from types import TracebackType
 from aurorad_client.events import DeliveredRows
 from aurorad_client.link import Link
 from aurorad_client.rows import Rows
-from aurorad_client.settings import make_endpoint, make_reader_protocol
+from aurorad_client.settings import Auth, Tls, make_endpoint, make_reader_protocol
 
 
 class Batch:
@@ -56,15 +56,18 @@ class Reader:
         format: str = "ndjson",
         timeout_s: float = 60.0,
         idle_s: float | None = None,
+        auth: Auth = None,
+        tls: Tls = False,
     ) -> None:
         """Connect and wait for the server's welcome. From then on the server keeps the output for ``name``.
 
         ``timeout_s``: how long to try to reach the server. ``idle_s``: end after this time without a batch.
+        ``auth``: a token, or a name and a password. ``tls``: True, or a context.
         """
         self._name = name
-        self._protocol = make_reader_protocol(name, after, format)
+        self._protocol = make_reader_protocol(name, after, format, auth)
         self._idle_s = idle_s
-        self._link = Link(make_endpoint(host, port, timeout_s), self._protocol)
+        self._link = Link(make_endpoint(host, port, timeout_s, tls), self._protocol)
         self._link.reconnect()
 
     @property

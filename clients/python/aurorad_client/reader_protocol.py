@@ -14,7 +14,8 @@ from aurorad_client.rows import decode
 class ReaderProtocol:
     """Follows an output under a name. ``after`` is the number of the last row that the caller has got."""
 
-    def __init__(self, name: str, after: int | None, format: str) -> None:
+    def __init__(self, name: str, after: int | None, format: str, auth: str = "") -> None:
+        self._auth = {"auth": auth} if auth else {}
         self._name = name
         self._format = format
         self._received = ReceivedBytes()
@@ -30,7 +31,7 @@ class ReaderProtocol:
         self._header = None
         self._marker = b'{"_welcome":{"nonce":"%s"' % nonce.encode()
         after = {} if self.after is None else {"after": self.after}
-        return encode_line(_hello={"name": self._name, "nonce": nonce, "format": self._format, **after})
+        return encode_line(_hello={"name": self._name, "nonce": nonce, "format": self._format, **after, **self._auth})
 
     def ack(self, number: int) -> bytes:
         """Acknowledge the rows up to a number; return the bytes to send. The next connection repeats it."""
@@ -103,7 +104,8 @@ class PlainProtocol:
     Rows are numbered from 1 in this client. A server that drops rows for a slow reader sends a mark with their number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, auth: str = "") -> None:
+        self._auth = auth
         self._received = ReceivedBytes()
         self._is_welcomed = False
         self._missing = 0
@@ -112,7 +114,7 @@ class PlainProtocol:
     def connect(self, nonce: str) -> bytes:
         self._received.clear()
         self._is_welcomed = False
-        return b""
+        return f"AUTH {self._auth}\n".encode() if self._auth else b""
 
     def after_welcome(self) -> bytes:
         return b""
@@ -137,6 +139,8 @@ class PlainProtocol:
         lines = self._received.next_lines()
         if lines is None:
             return None
+        if lines.startswith(b"error: "):
+            raise RefusedError(lines.splitlines()[0].removeprefix(b"error: ").decode(errors="replace"))
         try:
             rows = decode(lines, "ndjson")
         except ValueError as error:

@@ -24,7 +24,7 @@ from aurorad_client.events import Receipt
 from aurorad_client.link import Link
 from aurorad_client.patience import AckDeadline
 from aurorad_client.rows import Rows
-from aurorad_client.settings import make_endpoint, make_sender_protocol
+from aurorad_client.settings import Auth, Tls, make_endpoint, make_sender_protocol
 from aurorad_client.standing import SenderStanding
 
 
@@ -43,17 +43,20 @@ class Sender(SenderStanding):
         window: int = 64,
         timeout_s: float = 60.0,
         strict: bool = False,
+        auth: Auth = None,
+        tls: Tls = False,
     ) -> None:
         """Connect and wait for the server's welcome.
 
         ``window``: unacknowledged batches before ``send`` waits. ``timeout_s``: longest time without progress.
-        ``strict``: raise RejectedRowsError when the server refuses rows.
+        ``strict``: raise RejectedRowsError when the server refuses rows. ``auth``: a token, or a name and a password.
+        ``tls``: True, or a context.
         """
-        super().__init__(make_sender_protocol(source, epoch, ack, format, window))
+        super().__init__(make_sender_protocol(source, epoch, ack, format, window, auth))
         self._window = window
         self._strict = strict
         self._timeout_s = timeout_s
-        self._link = Link(make_endpoint(host, port, timeout_s), self._protocol)
+        self._link = Link(make_endpoint(host, port, timeout_s, tls), self._protocol)
         self._link.reconnect()
 
     @property

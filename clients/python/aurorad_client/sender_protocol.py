@@ -19,7 +19,8 @@ class SenderProtocol:
     ``acknowledged`` is the number of the last batch that the server has. ``rejected`` counts the rows that it refused.
     """
 
-    def __init__(self, source: str, epoch: int, ack: str, format: str) -> None:
+    def __init__(self, source: str, epoch: int, ack: str, format: str, auth: str = "") -> None:
+        self._auth = {"auth": auth} if auth else {}
         self._source = source
         self._ack = ack
         self._format = format
@@ -50,7 +51,7 @@ class SenderProtocol:
         self._received.clear()
         self._is_welcomed = False
         hello = {"source": self._source, "epoch": self.epoch, "ack": self._ack, "format": self._format}
-        return encode_line(_hello=hello)
+        return encode_line(_hello={**hello, **self._auth})
 
     def after_welcome(self) -> bytes:
         return b""

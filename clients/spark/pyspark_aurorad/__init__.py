@@ -44,6 +44,7 @@ class Settings:
         self._options = {str(key).lower(): str(value) for key, value in dict(options).items()}
         self.address = self.need("address", "the daemon's Spark port, host:port")
         self.token = self._options.get("token", "")
+        self.trust = self._options.get("cacert", "")
 
     def get(self, key: str, default: str = "") -> str:
         return self._options.get(key.lower(), default)
@@ -64,7 +65,7 @@ class Settings:
             raise OptionError(f"the option {key} must be a number, not {text}") from None
 
     def connect(self) -> Connection:
-        return Connection(self.address, self.token)
+        return Connection(self.address, self.token, self.trust)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         with self.connect() as connection:
@@ -105,16 +106,16 @@ class AuroradSource(DataSource):
 DefaultSource = AuroradSource
 
 
-def offsets(address: str, output: str, reader: str, token: str = "") -> dict[str, int]:
+def offsets(address: str, output: str, reader: str, token: str = "", cacert: str = "") -> dict[str, int]:
     """Return where a reader stands (``start``), and the range that can be read (``oldest`` to ``newest``)."""
-    with Connection(address, token) as connection:
+    with Connection(address, token, cacert) as connection:
         answer = connection.ask("offsets", output=output, reader=reader)
         return {key: int(answer[key]) for key in ("start", "oldest", "newest")}
 
 
-def release(address: str, output: str, reader: str, end: int, token: str = "") -> None:
+def release(address: str, output: str, reader: str, end: int, token: str = "", cacert: str = "") -> None:
     """Let the daemon forget everything up to ``end`` for this reader. Its next batch begins behind it."""
-    with Connection(address, token) as connection:
+    with Connection(address, token, cacert) as connection:
         connection.ask("release", output=output, reader=reader, end=end)
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from catalog.network import Network
 from engine.daemon.durable.committer import Committer
@@ -40,6 +41,14 @@ AGAIN_SECONDS = 1.0
 
 PACE_SECONDS = 0.004
 """About as long as the disk needs for a piece, so that a checkpoint takes half of the disk's time."""
+
+
+class HeldMoment(NamedTuple):
+    """A moment that a savepoint keeps: a checkpoint, the end of the log, and the spilled queues of the checkpoint."""
+
+    number: int
+    end: int
+    spill: list[str]
 
 
 class KeptCounters(Protocol):
@@ -144,6 +153,19 @@ class Checkpointer:
                 return False
             self._trouble = ""
             return True
+
+    @contextmanager
+    def held(self) -> Iterator[HeldMoment]:
+        """Make a checkpoint, and until the block ends make no other and delete nothing. Raises OSError, CutError and
+        TimeoutError."""
+        with self._one_at_a_time:
+            self._wanted.clear()
+            self._make()
+            with self._committer.gate:
+                end = self._log.durable
+            number = self._checkpoints.newest
+            segments = self._checkpoints.facts()[-1]["spill"]
+            yield HeldMoment(number, end, [self._spill.name(segment) for segment in segments])
 
     def _make(self) -> None:
         with self._committer.gate:

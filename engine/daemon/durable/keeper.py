@@ -32,6 +32,7 @@ from engine.daemon.durable.histories import LoggedHistory
 from engine.daemon.durable.outbox import Outbox
 from engine.daemon.durable.recovery import Progress, Recovered, Recovery
 from engine.daemon.durable.restore import SavedState
+from engine.daemon.durable.savepoint import make_savepoint
 from engine.run.core import Engine
 from engine.run.open_state import BEGUN_ANEW, begin_anew, has_ended
 from engine.run.state_home import StateHome
@@ -290,6 +291,14 @@ class Keeper:
 
     def room_again(self) -> None:
         self._engine.ingress.room_again()
+
+    def save(self, name: str) -> str:
+        """Make a savepoint below the data_dir and return its folder. Raises SavepointError. Any thread."""
+        return str(make_savepoint(self._folder.root, name, self.log, self.checkpointer))
+
+    def drop_source(self, stream: int, source: str) -> bool:
+        """Forget a source, on disk too. False when it is unknown, or the disk takes no checkpoint now."""
+        return self.numbers.drop(stream, source) and self.checkpointer.make()
 
     # -- an end -------------------------------------------------------------------------------------------------------
 

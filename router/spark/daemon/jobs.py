@@ -46,6 +46,10 @@ class Target(Protocol):
     @property
     def token(self) -> str: ...
 
+    @property
+    def trust(self) -> str:
+        """Whom a client of the address trusts: see ``wire/aurorad_wire.py``."""
+
     def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
         """Begin the job. False when this very input has been read before. Raises SparkRefusedError."""
 
@@ -160,7 +164,7 @@ class BulkJob:
             raise SparkLostError("the job was stopped")
         target = self._target
         return self._host.call(
-            "push", job=self.name, fields=self._fields, address=target.address, token=target.token,
+            "push", job=self.name, fields=self._fields, address=target.address, token=target.token, trust=target.trust,
             batch_rows=whole_trains(batch_rows, self._batch_limit), **what,
         )  # fmt: skip
 

@@ -19,6 +19,8 @@ from catalog.config.models import SparkSink, SparkSource
 from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
 from catalog.readings import BulkReading, SinkReading, SparkReading
+from router.access.access import Access
+from router.access.spark_door import SparkDoor
 from router.boundary import OutputGate, OutputHistory, StreamEntrance
 from router.ports import why_not
 from router.spark.daemon.exchange import Exchange
@@ -61,6 +63,7 @@ class SparkPipeline:
         data_dir: str | None = None,
         host: SparkHost | None = None,
         connections: int = CONNECTIONS,
+        access: Access | None = None,
     ) -> None:
         config = network.config.spark
         self._network = network
@@ -89,7 +92,12 @@ class SparkPipeline:
             histories=histories,
         )
         handlers = {"push": self.intake.push, **RemoteJobs(self.intake).handlers, **self.exchange.handlers}
-        self.port = SparkPort(handlers, token=config.token or "", connections=connections)
+        token = "" if config.token is None else config.token.get_secret_value()
+        self.door = SparkDoor(access, token, lambda job: self.intake.jobs.get(job).stream.name)
+        tls = self.door.tls
+        self.port = SparkPort(
+            handlers, admit=self.door.admit, tls=None if tls is None else tls.current, connections=connections
+        )
         self._jobs: list[SourceJob] = []
         self._ended = Event()
         self._progress = Thread(target=self._log_progress, name="aurorad-bulk-progress", daemon=True)
@@ -105,10 +113,10 @@ class SparkPipeline:
         return SinkOutlet(output, sink, self._folder("sinks", output.name), self.host, self._gate, history)
 
     def _make_job(self, stream: Stream, source: SparkSource) -> SourceJob:
-        token, staging = self._config.token or "", self.staging()
         return SourceJob(
-            self._network, stream, source, self.host, self.port, self.intake, self, token=token, staging=staging
-        )
+            self._network, stream, source, self.host, self.port, self.intake, self,
+            door=self.door, staging=self.staging(),
+        )  # fmt: skip
 
     def _folder(self, *parts: str) -> Path:
         """Return a folder below the data_dir; without one, below a temporary folder that ends with the daemon."""

@@ -15,9 +15,9 @@ requests, so this file knows sockets and nothing else. A handler talks to the ot
 
 from __future__ import annotations
 
-import hmac
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -35,24 +35,26 @@ CONNECTIONS = 256
 END_SECONDS = 5.0
 SILENT_SECONDS = 10.0
 RETRY_SECONDS = 0.1
-TOKEN_CHARACTERS = 10_000
 
 Handler = Callable[[Peer, PortRequest], None]
 
 
 class SparkPort:
-    """``handlers`` by the name of the request. The daemon's owner calls ``open`` and ``close``."""
+    """``handlers`` by the name of the request. ``admit`` refuses a request with a PortError; ``tls`` returns the
+    context of a connection (``router/access`` has both). The daemon's owner calls ``open`` and ``close``."""
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         *,
-        token: str = "",
+        admit: Callable[[Peer, PortRequest], None] | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         connections: int = CONNECTIONS,
         silent_s: float = SILENT_SECONDS,
     ) -> None:
         self._handlers = handlers
-        self._token = token
+        self._admit_request = admit
+        self._tls = tls
         self._listener: socket.socket | None = None
         self._lock = Lock()
         self._peers: dict[Peer, Thread] = {}
@@ -137,11 +139,12 @@ class SparkPort:
 
     def _answer(self, peer: Peer) -> None:
         peer.set_timeout(REQUEST_SECONDS)
+        if self._tls is not None:
+            peer.start_tls(self._tls())
         request = PortRequest(peer.hear())
         peer.set_timeout(None)
-        token = request.text("token", "", TOKEN_CHARACTERS)
-        if self._token and not hmac.compare_digest(token.encode(), self._token.encode()):
-            raise PortError("the token is wrong")
+        if self._admit_request is not None:
+            self._admit_request(peer, request)
         handler = self._handlers.get(request.text("do", ""))
         if handler is None or request.number("aurorad", 0) != VERSION:
             raise PortError("this is the Spark port of aurorad, and it does not know this request")

@@ -60,9 +60,10 @@ class RemoteJobs:
 class RemoteTarget:
     """The other end: a daemon at an address, as the target of a job. Raises SparkRefusedError when it refuses."""
 
-    def __init__(self, address: str, token: str, job: str, stream: str, pace: str) -> None:
+    def __init__(self, address: str, token: str, job: str, stream: str, pace: str, trust: str = "") -> None:
         self.address = address
         self.token = token
+        self.trust = trust
         self._job = job
         self._stream = stream
         self._pace = pace
@@ -90,7 +91,7 @@ class RemoteTarget:
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         try:
-            with Connection(self.address, self.token) as connection:
+            with Connection(self.address, self.token, self.trust) as connection:
                 return connection.ask(do, job=self._job, **arguments)
         except WireError as error:
             raise SparkRefusedError(str(error).removeprefix("aurorad: ")) from None

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from catalog.config.models import SparkSource
 from catalog.network import Network, Stream
 from catalog.readings import BulkReading
+from router.access.spark_door import SparkDoor
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.intake import StreamIntake
 from router.spark.daemon.jobs import BulkJob, batch_limit, order_for
@@ -45,11 +46,12 @@ class SourceJob:
         intake: StreamIntake,
         watcher: SourceWatcher,
         *,
-        token: str,
+        door: SparkDoor,
         staging: str | None,
     ) -> None:
         self.stream = stream
-        self.token = token
+        self.token = door.token
+        self._tls = door.tls
         self.error = ""
         self.is_ended = False
         self._port = port
@@ -98,7 +100,11 @@ class SourceJob:
 
     @property
     def address(self) -> str:
-        return self._port.address
+        return self._port.address if self._tls is None else f"tls://{self._port.address}"
+
+    @property
+    def trust(self) -> str:
+        return "" if self._tls is None else f"pin:{self._tls.trusted_by()}"
 
     def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
         self._progress = self._intake.begin(

@@ -73,7 +73,8 @@ def unstage(session: Any, request: Request) -> Answer:
 
 def push(session: Any, request: Request) -> Answer:
     """Let the executors push a stable source, or one staged file, to the daemon. Return when it has all rows."""
-    first, address, token, name = request["first"], request["address"], request["token"], request["job"]
+    first, name = request["first"], request["job"]
+    to = (request["address"], request["token"], request.get("trust", ""))
     if request.get("file"):
         frame = _job_session(session, 1, PART_BYTES * 1024).read.parquet(request["file"]).coalesce(1)
     else:
@@ -84,7 +85,7 @@ def push(session: Any, request: Request) -> Answer:
         # Spark ships this function by value; the import happens in the Python worker.
         from aurorad_push import push_partition  # type: ignore[import-not-found]
 
-        yield first + index, push_partition(address, token, name, first + index, schema, part)
+        yield first + index, push_partition(to, name, first + index, schema, part)
 
     with _JobGroup(session, name, "push"):
         pushed = messages.mapPartitionsWithIndex(push_one).collect()

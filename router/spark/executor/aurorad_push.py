@@ -16,9 +16,11 @@ else:
     from aurorad_wire import Connection, piece_rows, pieces
 
 
-def push_partition(address: str, token: str, job: str, partition: int, schema: bytes, messages: Iterable[bytes]) -> int:
-    """Send one partition without the rows that the daemon has. Return its number of rows once the daemon has all."""
-    with Connection(address, token) as connection:
+def push_partition(to: tuple[str, str, str], job: str, partition: int, schema: bytes, messages: Iterable[bytes]) -> int:
+    """Send one partition without the rows that the daemon has. Return its number of rows once the daemon has all.
+
+    ``to``: the daemon's address, its token, and whom to trust (``aurorad_wire``)."""
+    with Connection(*to) as connection:
         have = connection.ask("push", job=job, partition=partition)["rows"]
         rows = send_messages(connection, schema, messages, have)
         if connection.hear()["rows"] != rows:

@@ -12,12 +12,17 @@ announces a line with an error instead of a frame.
 An Arrow stream that breaks off reads like one that has ended. So the receiver never trusts the end of the stream:
 behind the last frame stands a line with the number of rows, and only the answer to that line means that the rows have
 arrived.
+
+An address ``tls://host:port`` is that of a port with TLS. ``trust`` says whom to believe: a file of certificate
+authorities, or their text (PEM); with ``pin:`` before the text, exactly this certificate under any host name; without
+it, the authorities of this machine.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -33,6 +38,9 @@ ERROR_FOLLOWS = 0xFFFFFFFF
 MORE = getattr(socket, "MSG_MORE", 0)  # send a frame's length in one packet with the frame
 
 
+TLS = "tls://"
+
+
 class WireError(Exception):
     """The daemon refused the request and said why. A retry gets the same answer."""
 
@@ -40,9 +48,13 @@ class WireError(Exception):
 class Connection:
     """One request and its answer."""
 
-    def __init__(self, address: str, token: str = "") -> None:
-        host, _, port = address.rpartition(":")
+    def __init__(self, address: str, token: str = "", trust: str = "") -> None:
+        host, _, port = address.removeprefix(TLS).rpartition(":")
         self._sock = socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS)
+        self._more = MORE
+        if address.startswith(TLS):
+            self._sock = tls_context(trust).wrap_socket(self._sock, server_hostname=host.strip("[]"))
+            self._more = 0  # TLS knows no flags
         # No timeout from here on: the daemon may be slow on purpose, because it yields to live outputs or keeps a pace.
         # The kernel's keepalive notices a peer that is gone.
         self._sock.settimeout(None)
@@ -79,7 +91,7 @@ class Connection:
 
     def send_frame(self, data: Any) -> None:
         view = memoryview(data)
-        self._send(struct.pack(">I", view.nbytes), MORE)
+        self._send(struct.pack(">I", view.nbytes), self._more)
         self._send(view)
 
     def send_end(self, rows: int) -> None:
@@ -110,6 +122,19 @@ class Connection:
         except OSError:
             self.hear()  # raises the daemon's reason, if it has sent one before it closed the connection
             raise
+
+
+def tls_context(trust: str) -> ssl.SSLContext:
+    """Return the context of a client that believes ``trust``."""
+    text = trust.removeprefix("pin:")
+    is_text = "-----BEGIN" in text
+    context = ssl.create_default_context(
+        cafile=text if text and not is_text else None, cadata=text if is_text else None
+    )
+    if trust.startswith("pin:"):
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def send_batches(connection: Connection, batches: Iterable[Any], skip: int = 0) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,8 +41,16 @@ class Peer:
         self.name = name
         self._sock = sock
         self._sends_frames = False
+        self._wait_all = socket.MSG_WAITALL
+        self.ssl_socket: ssl.SSLSocket | None = None
         self._ahead = bytearray()  # bytes received behind the last line
         self.waits_since: float | None = None  # on the monotonic clock: since when the other side is silent
+
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        """Shake hands. Raises GoneError when the other side does not, or has the wrong certificate."""
+        with self._waiting():
+            self._sock = self.ssl_socket = context.wrap_socket(self._sock, server_side=True)
+        self._wait_all = socket.MsgFlag(0)  # TLS knows no flags
 
     def silent_for(self, now: float) -> float:
         """Return for how many seconds this side has waited for a byte, or for room to send one. Any thread."""
@@ -94,7 +103,7 @@ class Peer:
         del self._ahead[:have]
         while have < size:
             with self._waiting():
-                read = self._sock.recv_into(view[have:], 0, socket.MSG_WAITALL)
+                read = self._sock.recv_into(view[have:], 0, self._wait_all)
             if not read:
                 raise GoneError
             have += read
