@@ -27,9 +27,9 @@ from time import monotonic_ns
 from catalog.config.models import FileSource, LimitsSection, StdinSource, TcpSink, TcpSource
 from catalog.config.units import Address
 from catalog.errors import ListenError
-from catalog.network import Network, Output, Stream
+from catalog.network import Network, Stream
 from router.access.tls import ServerTls
-from router.boundary import Origin, OutputGate, OutputHistory, StreamEntrance
+from router.boundary import Origin, OutputHistory, StreamEntrance
 from router.codecs import CODECS
 from router.codecs.base import Decoder, Intake, Reason, Received
 from router.codecs.encode.frames import load_writers
@@ -479,29 +479,6 @@ def tcp_ends(network: Network) -> dict[str, Address]:
     """Return the addresses of a network, by listener."""
     found = {f"output {o.name}": o.sink.tcp for o in network.outputs if isinstance(o.sink, TcpSink)}
     return found | {f"stream {s.name}": s.source.tcp for s in network.streams if isinstance(s.source, TcpSource)}
-
-
-def make_outlets(
-    network: Network, wake: Wake, gate: OutputGate, histories: Sequence[OutputHistory | None] | None = None
-) -> list[Outlet]:
-    """Return each output's outlet. ``gate`` blocks outputs with slow readers. ``histories`` exist with a data_dir."""
-    return [make_outlet(o, wake, gate, None if histories is None else histories[o.number]) for o in network.outputs]
-
-
-def make_outlet(output: Output, wake: Wake, gate: OutputGate, history: OutputHistory | None) -> Outlet:
-    sink = output.sink
-    if not isinstance(sink, TcpSink):
-        return Outlet(output.number, output.name, history=history)
-    return Outlet(
-        output.number,
-        output.name,
-        encoder=CODECS[sink.format].encoder(output.schema, sink.timestamps, sink.nan),
-        wake=wake,
-        buffer_bytes=sink.buffer_bytes,
-        when_slow=sink.when_slow,
-        gate=gate,
-        history=history,
-    )
 
 
 def _make_port(stream: Stream, limits: Limits) -> SourcePort:

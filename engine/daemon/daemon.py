@@ -48,7 +48,7 @@ from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
 from router.files.pipeline import FilePipeline, RunEnd
 from router.http_server import HttpServer
-from router.server import make_outlet, make_outlets
+from router.outlets import make_outlet, make_outlets
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.pipeline import SparkPipeline
 from router.subscribers import Outlet, Wake

@@ -21,7 +21,8 @@ from catalog.network import Arc, Network, Output, PortRef, Stream
 from catalog.qos import QoS
 from catalog.schema import Schema
 from router.boundary import Origin
-from router.server import Limits, Server, make_outlets
+from router.outlets import make_outlets
+from router.server import Limits, Server
 from router.subscribers import Wake
 from storage.source_numbers import SourceNumbers
 from storage.train import Train
