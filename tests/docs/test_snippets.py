@@ -28,6 +28,8 @@ MODES = {"run", "file", "exit", "until", "shows", "elsewhere", "norun"}
 
 # What nobody runs, by its reason. A new one must be added here, and thought about.
 NOT_RUN = {
+    "needs a daemon with users": 1,
+    "needs a running daemon": 1,
     "the demo and the tests themselves": 5,  # tests/e2e/test_demo.py starts the demo as make run does
     "benchmarks take minutes": 1,
     "a figure takes minutes": 1,
