@@ -86,9 +86,8 @@ def figures(
         typer.echo(
             f"{done.name:11} {done.engine:10} {outcome.word:8} {outcome.held} of {outcome.variations}  {done.why}"
         )
-    found = [
-        record for which in wanted(["all"], None) if (record := stored(report, *which)) is not None and record.runs
-    ]
+    kept = [stored(report, *which) for which in wanted(["all"], None)]
+    found = [record for record in kept if record is not None and not record.missing]  # half a sweep has no verdict
     path = report / "index.html"
     path.write_text(page(found), encoding="utf-8")
     typer.echo(_counted(found))

@@ -54,13 +54,15 @@ FIGURE = Figure(
     },
     findings=dict.fromkeys(
         (REAL, SIMULATED),
-        "MC always has the shortest run, and ML always needs most memory, as the paper says. Between MM and MC it "
-        "depends on what a "
-        "box call costs. MM runs boxes again and again for few tuples; where a call costs more than a tuple (cost at "
-        "half, calls at "
-        "double, one tuple on each queue), that time outweighs its better order, and MC needs less memory on average. "
-        "Where calls are "
-        "nearly free, MC does not catch up before MM is done.",
+        "MC always has the shortest run, as the paper says. The order of memory depends on what a box call costs. MM "
+        "runs boxes "
+        "again and again for few tuples; where a call costs more than a tuple (cost at half, calls at double, one "
+        "tuple on each "
+        "queue), that time outweighs its better order, and MC needs less memory on average. Where calls are cheap "
+        "beside tuples "
+        "(cost at double, calls at half), MC does not catch up before MM is done, and with high selectivities it "
+        "needs even more "
+        "memory than ML, because it empties the root last.",
     ),
 )
 
