@@ -166,14 +166,16 @@ def test_power_cuts_while_queues_are_on_disk(seed: int) -> None:
     """Block and free outputs, so that most waiting trains are on disk. Operations of the spill thread count too."""
     rng = Random(seed)
     world = World(seed=seed, batch=100, network=SPILLING, memory_bytes=20_000, **sizes(seed))
+    cuts = 0  # a start replays into state on disk: with few operations no life would get beyond it
     while world.acknowledged < 60:
-        world.files.crash_before = len(world.files.operations) + rng.randint(5, 120)
+        world.files.crash_before = len(world.files.operations) + rng.randint(5, 120 + 60 * cuts)
         try:
             if world.life is None:
                 world.start()
             run_blocked(world, min(60, world.sent + rng.randint(5, 25)), rng)
             world.kill()
         except PowerCut:
+            cuts += 1
             world.lose_power()
     end(world)
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from catalog.build import build_network
+from engine.daemon.durable import recovery
 from engine.daemon.durable.committer import GroupOutcome
 from engine.daemon.durable.keeper import Keeper
 from engine.operators.boxes import box_kinds
@@ -131,6 +132,7 @@ class Life:
         self.is_started = False
 
     def start(self) -> None:
+        recovery.PROGRESS_EVERY_SECONDS = 0.02  # how soon the replay notices that the power failed on a worker
         self.keeper.open()
         self.engine.start()
         self.is_started = True
