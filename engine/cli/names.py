@@ -11,12 +11,16 @@ from catalog.printable import printable_answer
 from engine.cli.remote import DEFAULT_URL, CacertOption, Remote, RemoteError, TokenFileOption, UrlOption, fail
 
 DROP_SECONDS = 60.0
+HELP = """List and drop the names of readers and sources of a running daemon.
+
+\b
+  aurorad names list
+  aurorad names drop reader alerts billing
+"""
 
 
 def register(app: typer.Typer) -> None:
-    names = typer.Typer(
-        name="names", help="List and drop the names of readers and sources of a running daemon.", no_args_is_help=True
-    )
+    names = typer.Typer(name="names", help=HELP, no_args_is_help=True)
     names.command("list")(list_names)
     names.command("drop")(drop)
     app.add_typer(names)

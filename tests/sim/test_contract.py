@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_contract_to_the_byte() -> None:
 
 def test_a_contract_reads_as_a_table() -> None:
     text = contract_text(run_contracts(experiment((0.5,))))
-    assert "at load 0.5" in text and "lossy" in text and text.endswith("dropped: nothing")
+    assert "rows/s of s, 0.5 times the knee" in text and "lossy" in text and text.endswith("dropped: nothing")
 
 
 def test_streams_that_block_are_not_shed() -> None:
