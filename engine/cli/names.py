@@ -16,6 +16,8 @@ HELP = """List and drop the names of readers and sources of a running daemon.
 \b
   aurorad names list
   aurorad names drop reader alerts billing
+
+Exit codes: 0 done, 1 no daemon answers, 2 a wrong address or login.
 """
 
 
