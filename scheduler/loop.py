@@ -129,7 +129,7 @@ class SchedulerLoop:
         self.staff(workers)
         self.staffing: Staffing | None = None  # decides how many workers there are; None: always the same number
         self.ahead_ns = ahead_ns  # for each worker; a tight deadline shortens it
-        self.refill_at = 0  # while the queue is full: it is filled again when only so many plans are left
+        self.refill_at = 0  # while the queue is full: it is filled again when this many plans are left
         self.now_ns = now_ns
         self.clock_ns = clock_ns
         self.mailbox = Mailbox(state.arc_unit, state.held)

@@ -32,7 +32,7 @@ REMEMBER_SECONDS = 300.0
 REMEMBERED = 1_000
 CREDENTIAL_CHARACTERS = 4_096
 DENIED = "access denied"
-"""The whole answer to whoever is not let in: without a reason, it is no hint."""
+"""The whole answer to a peer that is refused. It gives no reason, because a reason would be a hint."""
 
 
 class LoginError(AuroraError):

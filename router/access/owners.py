@@ -1,4 +1,4 @@
-"""Who owns the name of a reader or a source: the users to whom the file gives it, or whoever used it first.
+"""Who owns the name of a reader or a source: the users to whom the file gives it, or the user who used it first.
 
 A first use is kept in the data_dir, one line a name, synced before the client is welcome: after a restart the name
 belongs to the same user. Without a data_dir ownership ends with the process, like everything else.

@@ -36,7 +36,7 @@ class User:
 
     @property
     def may_view(self) -> bool:
-        """Whether the user may see the network and its figures. Whoever may tap or change anything may."""
+        """Whether the user may see the network and its figures. A user who may tap or change anything may."""
         return self.model.view or self.model.admin or bool(self.model.tap or self.model.change)
 
     def may(self, right: str, what: str) -> bool:

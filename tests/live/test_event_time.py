@@ -28,7 +28,7 @@ outputs: {windows: {from: WINDOW}, pair: {from: pairs}, oLOW: {from: extraLOW}}
 
 
 class TwoSenders:
-    """Sends the same tuples to both streams, one each millisecond of event time, until it is told to end."""
+    """Sends the same tuples to both streams, one each millisecond of event time, until its owner ends it."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.sent = 0

@@ -13,7 +13,7 @@ from qos_monitor.conservation import breaches
 
 
 def text(before: int) -> str:
-    """A network with so many streams before the one that the client feeds."""
+    """Return a network with this number of streams before the one that the client feeds."""
     source = "overload: block, source: {tcp: '127.0.0.1:0'}"
     streams = "".join(f"  p{i}: {{schema: {{n: bigint}}, {source}}}\n" for i in range(before))
     own = f"  s: {{schema: {{n: bigint}}, {source}}}\n"

@@ -204,7 +204,7 @@ outputs:
 
 
 def burst(urgent_s: float, patient_s: float, per_s: float, ticks: int = 6) -> tuple[LoadVerdict, dict[str, float]]:
-    """Return the verdict and the shares dropped, when work of so many seconds waits before the two boxes."""
+    """Return the verdict and the shares dropped, when work of this many seconds waits before the two boxes."""
     network = read_network(BURST)
     epoch = Epoch.of(network)
     epoch.stats.cost_per_call_ns[:], epoch.stats.cost_per_tuple_ns[:] = 0.0, 10_000.0

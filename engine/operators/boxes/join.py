@@ -50,14 +50,13 @@ from catalog.loss import UnderLoss
 from catalog.schema import Schema
 from engine.operators.bounded.waiting import NEVER_NS
 from engine.operators.boxes.base import LOST_TIME, Emit, Tally, check_time
-from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
-from engine.operators.expressions import Vector
+from engine.operators.boxes.keyed import KeyedParameters
 from engine.operators.joins.held import JoinState
 from engine.operators.joins.on import LEFT, RIGHT, Band, Within, combined, parse_on
 from engine.operators.joins.pairs import MAX_PAIRS, Pairs, Selection, blocks
 from engine.operators.joins.side import Side
+from engine.operators.joins.sided_box import SidedBox
 from engine.operators.state.columns import Numbers
-from engine.operators.state.keys import KeyTable
 from engine.operators.state.time_index import MAX_NS, Chunk, Needles, clamped, shifted
 from storage.train import END_WATERMARK, NO_WATERMARK, Mask, Train
 
@@ -81,7 +80,7 @@ class JoinParameters(KeyedParameters):
     )
 
 
-class Join(KeyedBox):
+class Join(SidedBox):
     kind = "join"
     summary = "pair the tuples of two inputs that are close in time and meet a condition; as-of join"
     parameters_model = JoinParameters
@@ -182,23 +181,6 @@ class Join(KeyedBox):
         return clamped(watermark_ns - self._delay_ns)
 
     # -- the state by key --------------------------------------------------------------------------------------------
-
-    def key_of(self, port: int, train: Train) -> list[Vector]:
-        side = self._sides[port]
-        return side.key_of(side.kept(train))
-
-    def times_of(self, port: int, train: Train) -> Numbers:
-        side = self._sides[port]
-        return side.times(side.kept(train))
-
-    def keys_in(self, state: JoinState) -> KeyTable:
-        return state.keys
-
-    def last_ns(self, state: JoinState) -> Numbers:
-        return state.last_ns()
-
-    def is_empty(self, state: JoinState) -> bool:
-        return state.is_empty
 
     def due_ns(self, state: JoinState) -> int:
         """Only tuples that come out without a partner, or with the latest one, come out by themselves."""

@@ -36,14 +36,14 @@ from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
 from engine.operators.boxes.base import Emit, Tally, check_time, fields_of
-from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
+from engine.operators.boxes.keyed import KeyedParameters
 from engine.operators.expressions import Vector
 from engine.operators.joins.held import HeldSide, JoinState
 from engine.operators.joins.on import LEFT, RIGHT, Band, Within, combined, parse_on
 from engine.operators.joins.pairs import MAX_PAIRS
 from engine.operators.joins.side import Side
+from engine.operators.joins.sided_box import SidedBox
 from engine.operators.state.columns import Numbers
-from engine.operators.state.keys import KeyTable
 from engine.operators.state.time_index import Chunk, Needles, clamped, shifted
 from storage.train import Mask, Train, tidy_valid
 
@@ -59,7 +59,7 @@ class ResampleParameters(KeyedParameters):
     within: Within = Parameter(description="how far to look: 1s, or {before: 5s, after: 0s}")
 
 
-class Resample(KeyedBox):
+class Resample(SidedBox):
     kind = "resample"
     summary = "give each left tuple the right values at its time: previous, linear, or the mean of a band"
     parameters_model = ResampleParameters
@@ -112,23 +112,6 @@ class Resample(KeyedBox):
         return clamped(watermark_ns - self._band.after_ns)
 
     # -- the state by key --------------------------------------------------------------------------------------------
-
-    def key_of(self, port: int, train: Train) -> list[Vector]:
-        side = self._sides[port]
-        return side.key_of(side.kept(train))
-
-    def times_of(self, port: int, train: Train) -> Numbers:
-        side = self._sides[port]
-        return side.times(side.kept(train))
-
-    def keys_in(self, state: JoinState) -> KeyTable:
-        return state.keys
-
-    def last_ns(self, state: JoinState) -> Numbers:
-        return state.last_ns()
-
-    def is_empty(self, state: JoinState) -> bool:
-        return state.is_empty
 
     def due_ns(self, state: JoinState) -> int:
         return state.sides[0].index.first_ns + self._band.after_ns + 1
