@@ -160,6 +160,25 @@ class LoadModel:
         out[behind] += into[self._arc_source[last]] * port_selectivity[self._arc_port[last]]
         return _sums(outputs, out, self._outputs)
 
+    def passed_on(self, by_box: Floats, share_of_arc: Floats) -> Floats:
+        """Return, by output, what reaches it when each box passes on all that it has, in these shares, by its arcs."""
+        into = by_box.copy()
+        for level in self._forward:
+            np.add.at(into, level.targets, into[level.sources] * share_of_arc[level.arcs])
+        ends, outputs = self._to_output
+        behind = self._arc_port[ends] >= 0
+        last = ends[behind]
+        return _sums(outputs[behind], into[self._arc_source[last]] * share_of_arc[last], self._outputs)
+
+    def shares_of_arcs(self, weights: Floats) -> Floats:
+        """Return, by arc that leaves a box, its share of the weights of all arcs that leave the box."""
+        behind = np.flatnonzero(self._arc_port >= 0)
+        sources = self._arc_source[behind]
+        whole = np.bincount(sources, weights[behind], self._boxes)[sources]
+        shares = np.zeros(self._arcs)
+        shares[behind] = np.divide(weights[behind], whole, out=np.zeros(len(behind)), where=whole > 0)
+        return shares
+
     def offered(self, by_stream: Floats, by_port: Floats) -> Floats:
         """Return, by arc, the tuples that its stream or port emitted. Queues count only what passes through them, and
         inside a superbox nothing is queued."""

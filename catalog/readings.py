@@ -322,6 +322,36 @@ class SinkReading(NamedTuple):
     error: str = ""
 
 
+class BillReading(NamedTuple):
+    """What one query has cost since the start (``qos_monitor/bills.py``). A shared box counts in part."""
+
+    query: str
+    boxes_ns: int = 0  # inside boxes
+    delivery_ns: int = 0  # recording, encoding, handing to readers
+    overhead_ns: int = 0  # of workers between boxes
+    tuples: int = 0  # that its boxes took in
+    results: int = 0  # that it emitted
+    queue_bytes: int = 0  # that wait before its boxes now
+    state_bytes: int = 0  # in memory now
+    dropped: int = 0  # tuples dropped anywhere before it, or for slow readers: suffered in full by each query behind
+    busy_ratio: float = 0.0  # share of one worker's time over the last seconds
+    tuples_per_s: float = 0.0
+
+    @property
+    def cpu_ns(self) -> int:
+        return self.boxes_ns + self.delivery_ns + self.overhead_ns
+
+
+class BillingReading(NamedTuple):
+    """All bills together. Law: busy = bills + gone + no_output, up to the residual."""
+
+    busy_ns: int = 0  # of workers and of other threads that ran plans or delivered
+    gone_ns: int = 0  # the bills of queries that were removed
+    no_output_ns: int = 0  # boxes that lead to no output: nobody pays for them
+    residual_ns: int = 0
+    bills: Sequence[BillReading] = ()
+
+
 class Readings(NamedTuple):
     """Everything at one moment. Parts are in the order of their numbers in the network."""
 
@@ -338,6 +368,7 @@ class Readings(NamedTuple):
     overload: OverloadReading = OverloadReading()
     resources: Sequence[ResourceReading] = ()
     readiness: ReadinessReading = ReadinessReading()
+    billing: BillingReading = BillingReading()  # the monitor fills it in
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, numbers and strings."""

@@ -23,9 +23,10 @@ from catalog.catalog import Catalog
 from catalog.loss import ValueCells
 from catalog.readings import Readings
 from catalog.stats import Floats
+from qos_monitor.bills import Ledger
 from qos_monitor.conservation import LAWS, PersistentBreaches
 from qos_monitor.histogram import IDEAL_FLOOR_NS
-from qos_monitor.report import stats_json
+from qos_monitor.report import bills_json, stats_json
 from qos_monitor.sampler import Sample, Sampler, enrich
 
 TICK_NS = 100_000_000
@@ -68,7 +69,7 @@ class Monitor:
     ``recorders`` are the outputs' latency recorders, by number. ``values`` returns the worth of tuples, by arc with
     drops by value. ``on_sample`` receives each sample on the monitor thread; the load shedder runs there. ``on_error``
     receives the error of a failed tick; the monitor has ended then. ``yield_gil`` lets the other threads run. Without
-    ``rest`` the monitor never dozes.
+    ``rest`` the monitor never dozes. ``ledger`` goes on with the bills of the network before.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class Monitor:
         yield_gil: Callable[[], None] = release_gil,
         tick_ns: int = TICK_NS,
         rest: Rest | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.catalog = catalog
+        self.ledger = ledger or Ledger(catalog.epoch)
         self.recorders = recorders
         self.sample: Sample | None = None
         self.residuals: dict[str, int] = dict.fromkeys(LAWS, 0)
@@ -112,6 +115,7 @@ class Monitor:
         epoch = self.catalog.epoch
         if self._sampler.epoch is not epoch:
             self._sampler, self._persistent, self.sample = Sampler(epoch), PersistentBreaches(), None
+            self.ledger = Ledger(epoch)
         readings = self._source()
         for recorder, output in zip(self.recorders, readings.outputs, strict=False):
             recorder.lag_ns = output.lag_ns
@@ -127,6 +131,8 @@ class Monitor:
         self._set_ideals(sample.output_ideal_ns)
         self.sample = sample
         self._yield_gil()
+        self.ledger.fold(readings)
+        self._yield_gil()
         if self._on_sample is not None:
             self._on_sample(sample, readings)
         return sample
@@ -138,8 +144,13 @@ class Monitor:
     # -- results --------------------------------------------------------------------------------------------------
 
     def readings(self) -> Readings:
-        """Return a fresh reading with rates, load and shares. Any thread."""
-        return enrich(self._source(), self.sample, self._sampler.epoch)
+        """Return a fresh reading with rates, load, shares and bills. Any thread."""
+        readings = enrich(self._source(), self.sample, self._sampler.epoch)
+        return readings._replace(billing=self.ledger.reading(readings))
+
+    def bills(self) -> dict[str, Any]:
+        """Return the answer of ``/api/v1/bills``. Any thread."""
+        return bills_json(self.readings(), self._sampler.epoch.network)
 
     def stats(self) -> dict[str, Any]:
         """Return the answer of ``/api/v1/stats``. Any thread."""

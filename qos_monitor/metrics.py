@@ -11,16 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import sqrt
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
+from prometheus_client.core import InfoMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from catalog.loss import UNINTENDED
 from catalog.readings import (
@@ -32,13 +24,15 @@ from catalog.readings import (
     OverloadReading,
     Readings,
 )
+from qos_monitor.bill_metrics import bills
 from qos_monitor.conservation import residuals
 from qos_monitor.exposition import expose
+from qos_monitor.families import counter as _counter
+from qos_monitor.families import gauge as _gauge
+from qos_monitor.families import histogram as _histogram
+from qos_monitor.families import histograms as _histograms
 
 __all__ = ["EngineCollector", "expose", "registry_for"]
-
-Rows = Iterable[tuple[list[str], float]]
-Buckets = tuple[list[str], Sequence[int], float]
 
 
 class EngineCollector(Collector):
@@ -64,6 +58,7 @@ class EngineCollector(Collector):
         yield _gauge("resource_load_ratio", "Work demanded over capacity, by resource.", ["resource"],
                      (([x.name], x.load_ratio) for x in r.resources))  # fmt: skip
         yield from _spark(r)
+        yield from bills(r.billing)
         left = self._residual() if self._residual is not None else residuals(r)
         yield _gauge(
             "conservation_residual", "Tuples unaccounted for, by conservation law; anything but 0 is a bug.", ["law"],
@@ -420,41 +415,3 @@ def _spark(r: Readings) -> Iterator[Metric]:
         "sink_buffered_bytes", "Bytes that wait on disk for a commit.", output,
         (([s.output], s.buffered_bytes) for s in r.sinks),
     )  # fmt: skip
-
-
-def _counter(name: str, text: str, labels: list[str], rows: Rows) -> Metric:
-    return _family(CounterMetricFamily(f"aurorad_{name}", text, labels=labels), f"aurorad_{name}_total", labels, rows)
-
-
-def _gauge(name: str, text: str, labels: list[str], rows: Rows) -> Metric:
-    return _family(GaugeMetricFamily(f"aurorad_{name}", text, labels=labels), f"aurorad_{name}", labels, rows)
-
-
-def _family(family: Metric, name: str, labels: list[str], rows: Rows) -> Metric:
-    """Make the samples directly: ``add_metric`` is several times slower, and a large network has 30,000 samples."""
-    family.samples = [Sample(name, dict(zip(labels, values, strict=True)), value) for values, value in rows]
-    return family
-
-
-def _histogram(name: str, text: str, labels: list[str], bounds: Sequence[float], rows: Iterable[Buckets]) -> Metric:
-    """``rows``: label values, counts by bucket (not cumulative; missing ones at the end are 0) and the sum."""
-    return _histograms(name, text, labels, ((values, bounds, counts, total) for values, counts, total in rows))
-
-
-def _histograms(
-    name: str, text: str, labels: list[str], rows: Iterable[tuple[list[str], Sequence[float], Sequence[int], float]]
-) -> Metric:
-    """Make a histogram family in which each row has its own bounds."""
-    family = HistogramMetricFamily(f"aurorad_{name}", text, labels=labels)
-    bucket, count_name, sum_name = (f"aurorad_{name}{end}" for end in ("_bucket", "_count", "_sum"))
-    samples = family.samples
-    for values, bounds, counts, total in rows:
-        own = dict(zip(labels, values, strict=True))
-        cumulative = 0
-        for i, bound in enumerate(bounds):
-            cumulative += counts[i] if i < len(counts) else 0
-            samples.append(Sample(bucket, {**own, "le": repr(float(bound))}, cumulative))
-        count = sum(counts)
-        samples += [Sample(bucket, {**own, "le": "+Inf"}, count), Sample(count_name, own, count)]
-        samples.append(Sample(sum_name, own, total))
-    return family

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from catalog.catalog import Epoch
+from catalog.network import Arc, Network
 from catalog.readings import ArcReading, OutputReading, Readings, plain
 from qos_monitor.means import BoxMeans
 from qos_monitor.sampler import Sample
@@ -37,7 +38,7 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
         "outputs": [
             _output(o, sum(queues[b] for b in feeding), shed, number)
             for number, (o, feeding, shed) in enumerate(
-                zip(readings.outputs, _upstream(epoch), _shed_before_outputs(readings, epoch), strict=True)
+                zip(readings.outputs, _upstream(epoch), _shed_before_outputs(readings, epoch.network), strict=True)
             )
         ],
         "workers": _workers(readings, sample),
@@ -48,6 +49,23 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
         "sinks": [plain(s) for s in readings.sinks],
         "conservation_residual": dict(residuals),
     }
+
+
+def bills_json(readings: Readings, network: Network) -> dict[str, Any]:
+    """Return the answer of ``/api/v1/bills``: the dearest query first, each with its own boxes and the shared ones."""
+    billing = readings.billing
+    own: list[list[str]] = [[] for _ in network.outputs]
+    shared: list[list[str]] = [[] for _ in network.outputs]
+    for node, outputs in zip(network.boxes, network.box_outputs, strict=True):
+        for output in outputs:
+            (own if len(outputs) == 1 else shared)[output].append(node.name)
+    bills = [
+        {**plain(bill), "cpu_ns": bill.cpu_ns, "boxes": own[number], "shared": shared[number]}
+        for number, bill in enumerate(billing.bills)
+    ]
+    bills.sort(key=lambda bill: -bill["cpu_ns"])
+    totals = {name: getattr(billing, name) for name in ("busy_ns", "gone_ns", "no_output_ns", "residual_ns")}
+    return {**totals, "billed_ns": sum(bill["cpu_ns"] for bill in bills), "bills": bills}
 
 
 def _boxes(readings: Readings, sample: Sample | None, epoch: Epoch, queues: list[int]) -> list[dict[str, Any]]:
@@ -132,13 +150,28 @@ def _shed_of_streams(readings: Readings, epoch: Epoch) -> list[Shed]:
     ]
 
 
-def _shed_before_outputs(readings: Readings, epoch: Epoch) -> list[Shed]:
+def drops_before_outputs(readings: Readings, network: Network) -> list[int]:
+    """Return, by output, the tuples dropped undecoded, on arcs that lead to it, and for its slow readers."""
+    dropped = [sum(shed.values()) for shed in _shed_before_outputs(readings, network)]
+    for number, output in enumerate(readings.outputs):
+        dropped[number] += output.dropped
+    for stream, reading in zip(network.streams, readings.streams, strict=True):
+        if undecoded := sum(reading.edge.dropped.values()):
+            for output_number in {o for a in stream.arcs for o in _outputs_of(network, network.arcs[a])}:
+                dropped[output_number] += undecoded
+    return dropped
+
+
+def _outputs_of(network: Network, arc: Arc) -> tuple[int, ...]:
+    return (arc.output,) if arc.output is not None else network.box_outputs[arc.box or 0]
+
+
+def _shed_before_outputs(readings: Readings, network: Network) -> list[Shed]:
     """Return, by output, the tuples dropped on arcs that lead to it. An arc to two outputs counts for both."""
-    network = epoch.network
     before: list[list[ArcReading]] = [[] for _ in network.outputs]
     for arc, reading in zip(network.arcs, readings.arcs, strict=True):
         if reading.shed:
-            for output in (arc.output,) if arc.output is not None else network.box_outputs[arc.box or 0]:
+            for output in _outputs_of(network, arc):
                 before[output].append(reading)
     return [_sum_of_shed(arcs) for arcs in before]
 

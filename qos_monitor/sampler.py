@@ -7,7 +7,7 @@ catalog. A new network gets a new sampler, and the catalog carries the statistic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,7 +128,7 @@ class Sampler:
         calls = _delta((b.calls for b in before.boxes), (b.calls for b in now.boxes))
         came = _delta((b.tuples_in for b in before.boxes), (b.tuples_in for b in now.boxes))
         cost_ns = _delta((b.cost_ns for b in before.boxes), (b.cost_ns for b in now.boxes))
-        out = _delta(self._by_port(before), self._by_port(now))
+        out = _delta(by_port(self.epoch, before), by_port(self.epoch, now))
         self._observe(calls, came, out, cost_ns, elapsed_ns)
         self._observe_inputs(before, now, elapsed_ns)
         self._came = came
@@ -270,15 +270,6 @@ class Sampler:
             )
             self.epoch.stats.observe_inputs([a for a, _, _ in joins], came, made, elapsed_ns)
 
-    def _by_port(self, readings: Readings) -> Iterable[float]:
-        """Yield tuples out by port, in the layout of the statistics; spread evenly where only the sum is known."""
-        ports = np.diff(self.epoch.stats.port_start).tolist()
-        for box, count in zip(readings.boxes, ports, strict=True):
-            if len(box.tuples_out_by_port) == count:
-                yield from box.tuples_out_by_port
-            else:
-                yield from [box.tuples_out / count] * count
-
 
 class _Kept:
     """The share kept over some seconds: exponentially weighted sums of tuples passed and dropped."""
@@ -294,6 +285,16 @@ class _Kept:
     def share(self) -> Floats:
         total = self._passed + self._dropped
         return np.divide(self._passed, total, out=np.ones(len(total)), where=self._dropped > 1e-6)
+
+
+def by_port(epoch: Epoch, readings: Readings) -> Iterator[float]:
+    """Yield tuples out by port, in the layout of the statistics; spread evenly where only the sum is known."""
+    ports = np.diff(epoch.stats.port_start).tolist()
+    for box, count in zip(readings.boxes, ports, strict=True):
+        if len(box.tuples_out_by_port) == count:
+            yield from box.tuples_out_by_port
+        else:
+            yield from [box.tuples_out / count] * count
 
 
 def enrich(readings: Readings, sample: Sample | None, epoch: Epoch) -> Readings:

@@ -73,6 +73,7 @@ class HttpQueries:
 
     metrics: Callable[[str], tuple[bytes, str]]  # the Accept header in; body and content type out
     stats: Callable[[], Mapping[str, Any]]
+    bills: Callable[[], Mapping[str, Any]]
     network: Callable[[], Network]
     ready: Callable[[], Mapping[str, str]]  # by check: "" when it passes, else the reason why not
     dead_letters: Callable[[int], Sequence[Mapping[str, Any]]]  # a limit in; the newest out
@@ -96,6 +97,7 @@ class HttpApp:
             Route("/ready", handlers.ready),
             Route("/api/v1/network", handlers.network),
             Route("/api/v1/stats", handlers.stats),
+            Route("/api/v1/bills", handlers.bills),
             Route("/api/v1/dead_letters", handlers.dead_letters),
             Route("/api/v1/tap", handlers.tap),
             Route("/api/v1/explain", handlers.explain),
@@ -175,6 +177,9 @@ class _Handlers:
 
     def stats(self, _: Request) -> Response:
         return json_answer(self._queries.stats())
+
+    def bills(self, _: Request) -> Response:
+        return json_answer(self._queries.bills())
 
     def dead_letters(self, request: Request) -> Response:
         user = user_of(request)

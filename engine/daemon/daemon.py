@@ -36,12 +36,13 @@ from engine.daemon.readings import DaemonReadings
 from engine.daemon.run_end import EndOfRun
 from engine.daemon.web import Web
 from engine.run.change.compare import Change
-from engine.run.change.move import move, moved_numbers
+from engine.run.change.move import MovedNumbers, move, moved_numbers
 from engine.run.core import Engine
 from engine.run.network_file import read_following
 from engine.run.settings import scheduler_settings
 from engine.run.state_home import StateHome
 from engine.run.ticker import Ticker
+from qos_monitor.bills import Ledger
 from qos_monitor.histogram import LatencyRecorder
 from router.access.access import Access
 from router.dead_letters import DeadLetters
@@ -96,6 +97,7 @@ class Daemon:
         self._on_progress = on_progress
         self._is_draining = self._is_ready = False
         self.draining: Draining | None = None
+        self._moved: MovedNumbers | None = None  # by a change of which the bills do not know yet
         self.now_ns = SteadyClock(time_ns, partial(clock_gettime_ns, CLOCK_BOOTTIME))
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
@@ -131,11 +133,11 @@ class Daemon:
         )  # fmt: skip
         self.explain = self._web.explain
 
-    def _observe(self) -> None:
-        """Make the parts that watch and steer the engine. A change of the network makes them anew."""
+    def _observe(self, ledger: Ledger | None = None) -> None:
+        """Make the parts that watch and steer the engine. A change of the network makes them anew; bills go on."""
         self.overload = make_overload(self.catalog, self.engine)
         self.readiness = Readiness(self.engine, self.server, self.keeper, self._state)
-        self._monitoring = self._make_monitoring()
+        self._monitoring = self._make_monitoring(ledger)
         self.monitor = self._monitoring.monitor
         self._autopilot = make_autopilot(self.engine, self.catalog.stats, self.recorders)
 
@@ -180,7 +182,7 @@ class Daemon:
             state_home=self._state_home,
         )
 
-    def _make_monitoring(self) -> Monitoring:
+    def _make_monitoring(self, ledger: Ledger | None) -> Monitoring:
         deliveries = self.engine.deliveries
         edge = EdgeControl(self.network, self.server.ports, lambda: sum(d.cost_ns for d in deliveries))
         readings = DaemonReadings(
@@ -212,6 +214,7 @@ class Daemon:
             LossLog(details),
             edge,
             doze,
+            ledger,
         )
 
     # -- start --------------------------------------------------------------------------------------------------------
@@ -275,7 +278,7 @@ class Daemon:
         """
         epoch, engine, event_time, outlets, recorders = following
         before, network = self.engine, epoch.network
-        numbers = moved_numbers(self.network, network, change)
+        numbers = self._moved = moved_numbers(self.network, network, change)
         with self._failing(), before.ingress.closed():
             dropped = move(before, engine, change, (self.event_time, event_time))
             self.catalog.epoch = epoch
@@ -305,12 +308,20 @@ class Daemon:
 
     def resume_monitoring(self) -> None:
         """Watch and steer the engine that runs now."""
-        self._observe()
+        self._observe(self._next_ledger())
         self._monitoring.begin()
         self._web.adopt(self.network, self.engine, self.monitor, self._monitoring.busy, self.readiness)
         self.monitor.start()
         if self._autopilot is not None:
             self._autopilot.start()
+
+    def _next_ledger(self) -> Ledger:
+        """Return the bills, after the last work of the engine before, if it was replaced."""
+        ledger, moved = self.monitor.ledger, self._moved
+        self._moved = None
+        if moved is None:
+            return ledger
+        return ledger.follow(self._monitoring.read(), self.catalog.epoch, moved.boxes, moved.outputs)
 
     # -- stop ---------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from engine.run.core import Engine
 from engine.run.ticker import Ticker
 from load_shedder.control_loop import OverloadControl
 from load_shedder.decide.places import shed_arcs
+from qos_monitor.bills import Ledger
 from qos_monitor.busy import BusyHistory
 from qos_monitor.histogram import LatencyRecorder
 from qos_monitor.loop import Monitor
@@ -49,13 +50,14 @@ class Monitoring:
         losses: LossLog,
         edge: EdgeControl,
         doze: Doze,
+        ledger: Ledger | None,
     ) -> None:
         self._engine = engine
         self._overload = overload
         self._ticker = ticker
         self._losses = losses
         self._edge = edge
-        self._read = readings.read
+        self.read = readings.read
         self._reported = [(0, 0)] * len(recorders)  # tuples and missed deadlines that the scheduler knows of
         self.busy = BusyHistory()
         self.monitor = Monitor(
@@ -66,6 +68,7 @@ class Monitoring:
             on_sample=self._on_sample,
             on_error=_monitor_failed,
             rest=doze,
+            ledger=ledger,
         )
         self._advanced_ns = 0  # when the ticker ticked last
 
@@ -89,11 +92,11 @@ class Monitoring:
 
     def begin(self) -> None:
         """Take what is counted before the first tuple comes as known: it was restored from a checkpoint."""
-        self._losses.skip(self._read())
+        self._losses.skip(self.read())
 
     def end(self) -> None:
         """Log the last losses. The caller has stopped the monitor and closed the sockets."""
-        self._losses.flush(self._read())
+        self._losses.flush(self.read())
 
     def _report_missed(self, readings: Readings) -> None:
         """Post the share of tuples that missed their deadline since the last tick, by output; -1 where none came."""

@@ -135,6 +135,7 @@ class Web:
         return HttpQueries(
             metrics=lambda accept: self._metrics(accept),
             stats=lambda: self._monitor.stats(),
+            bills=lambda: self._monitor.bills(),
             network=lambda: self._network,
             ready=lambda: self._readiness.checks(),
             dead_letters=self._dead_letters,

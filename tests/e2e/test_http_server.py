@@ -49,6 +49,7 @@ class Daemon:
         self.sources = HttpQueries(
             metrics=lambda accept: expose(registry, accept),
             stats=self.monitor.stats,
+            bills=self.monitor.bills,
             network=lambda: NETWORK,
             ready=lambda: {"state": ""},
             dead_letters=lambda limit: [],

@@ -90,3 +90,19 @@ def test_two_changes_at_once_are_made_one_after_the_other() -> None:
             thread.join()
         assert sorted(answer["version"] for answer in answers) == [2, 3]
         assert {o.name for o in world.daemon.network.outputs} in ({"every", "x0"}, {"every", "x1"})
+
+
+def test_bills_add_up_to_the_busy_time_over_changes() -> None:
+    with live_world(11) as world:
+        for _ in range(20):
+            world.change()
+        assert world.end() == []
+        daemon = world.daemon
+        billing = daemon.readings().billing
+        pool = daemon.engine.pool
+        busy_ns = sum(pool.busy_ns) + pool.caller_ns
+        assert billing.gone_ns > 0 and billing.no_output_ns >= 0
+        assert billing.busy_ns == pytest.approx(busy_ns, rel=0.05)  # without the time before the first tick
+        paid_ns = sum(bill.cpu_ns for bill in billing.bills) + billing.gone_ns + billing.no_output_ns
+        assert paid_ns == pytest.approx(billing.busy_ns, rel=0.01)
+        assert billing.busy_ns - paid_ns == pytest.approx(billing.residual_ns, abs=10)

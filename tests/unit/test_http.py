@@ -56,6 +56,7 @@ class Browser:
             HttpQueries(
                 metrics=lambda accept: (f"accept {accept}".encode(), "text/plain; version=0.0.4; charset=utf-8"),
                 stats=lambda: {"engine": {"load_ratio": 0.5}},
+                bills=lambda: {"bills": []},
                 network=lambda: NETWORK,
                 ready=lambda: {"state": why_not_ready, "disk": ""},
                 dead_letters=lambda limit: self.letters[-limit:],

@@ -22,12 +22,14 @@ class MovedNumbers(NamedTuple):
     """From the numbers of the new network to those of the old one."""
 
     streams: Mapping[int, int]
+    boxes: Mapping[int, int]
     outputs: Mapping[int, int]
 
 
 def moved_numbers(before: Network, after: Network, change: Change) -> MovedNumbers:
     return MovedNumbers(
         {after.stream(now).number: before.stream(was).number for now, was in change.streams.items()},
+        {after.box(now).number: before.box(was).number for now, was in change.boxes.items()},
         {after.output(now).number: before.output(was).number for now, was in change.outputs.items()},
     )
 
