@@ -39,10 +39,11 @@ from catalog.errors import BindError
 from catalog.loss import UnderLoss
 from catalog.schema import Schema, Type
 from engine.operators.boxes.base import Box, BoxParameters, Emit, Tally, check_time, field_of
+from engine.operators.state.chunk import Chunk
 from engine.operators.state.columns import Numbers, vector_at
 from engine.operators.state.order import LOWEST, sortable
 from engine.operators.state.plain import pack, unpack
-from engine.operators.state.time_index import Chunk, clamped, shifted
+from engine.operators.state.time_index import clamped, shifted
 from engine.operators.state.timed_rows import TimedRows
 from storage.train import END_WATERMARK, Train
 

@@ -43,8 +43,9 @@ from engine.operators.joins.on import LEFT, RIGHT, Band, Within, combined, parse
 from engine.operators.joins.pairs import MAX_PAIRS
 from engine.operators.joins.side import Side
 from engine.operators.joins.sided_box import SidedBox
+from engine.operators.state.chunk import Chunk, Needles
 from engine.operators.state.columns import Numbers
-from engine.operators.state.time_index import Chunk, Needles, clamped, shifted
+from engine.operators.state.time_index import clamped, shifted
 from storage.train import Mask, Train, tidy_valid
 
 Floats = npt.NDArray[np.float64]

@@ -10,11 +10,11 @@ import numpy as np
 from catalog.schema import Type
 from engine.operators.boxes.base import Tally
 from engine.operators.joins.side import Side
+from engine.operators.state.chunk import Chunk
 from engine.operators.state.columns import Numbers
 from engine.operators.state.keys import KeyTable, key_table
 from engine.operators.state.ordered_inputs import OrderedInputs
 from engine.operators.state.plain import pack, unpack
-from engine.operators.state.time_index import Chunk
 from engine.operators.state.timed_rows import TimedRows
 from storage.train import NO_WATERMARK, Mask, Train
 
@@ -88,7 +88,10 @@ class JoinState:
 
     def forget_keys(self) -> None:
         if self.keys.is_wasteful(sum([held.index.live for held in self.sides])):
-            remap = self.keys.keep(np.unique(np.concatenate([held.index.keys() for held in self.sides])))
+            used = np.zeros(self.keys.count, np.bool_)
+            for held in self.sides:
+                used[held.index.keys()] = True
+            remap = self.keys.keep(np.flatnonzero(used))
             for held in self.sides:
                 held.index.renumber_keys(remap)
 

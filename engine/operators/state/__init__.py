@@ -5,6 +5,7 @@
 - ``strings``: the strings of a state, in a pool of its own, because the pools of streams come and go.
 - ``rows``: whole tuples, as columns that grow at their end.
 - ``time_index``: rows by time, and by key and time: which rows of this key lie in this band, which have expired.
+- ``chunk``: what a time index is made of: rows in order of time, sorted by key on demand.
 - ``timed_rows``: rows together with their time index.
 - ``last_times``: the last event time of each key, forgotten when the watermark has passed it.
 - ``order``: rows of a train by key, running maxima, sortable integers.

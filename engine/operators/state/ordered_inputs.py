@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from catalog.schema import Schema
+from engine.operators.state.chunk import Chunk
 from engine.operators.state.columns import Numbers
 from engine.operators.state.plain import pack, unpack
-from engine.operators.state.time_index import Chunk
 from engine.operators.state.timed_rows import TimedRows
 from storage.train import Train
 

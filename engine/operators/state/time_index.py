@@ -3,7 +3,7 @@
 A **chunk** holds rows in order of time (``times``, ``rows``). Where rows have keys it also holds every (key, place in
 time) as one int64, sorted (``places``). The rows of a key in a band of time are then a stretch of ``places`` between
 two binary searches: one over ``times`` turns the bound into a place, one over ``places`` finds it within the key. The
-cost does not depend on how many keys there are.
+cost does not depend on how many keys there are. Keys that have no row at all are not searched for.
 
 New rows come as a chunk of their own. Chunks are merged when the one before is not much longer than the one after, so
 there are about as many as the logarithm of the rows, and a row is moved about as often. Rows leave in order of time:
@@ -18,11 +18,11 @@ All times are event times in ns. Rows that come together keep the order of their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.operators.state.chunk import Chunk, Needles, RowsByKey
 from engine.operators.state.columns import Numbers
 
 MIN_NS, MAX_NS = -(2**63), 2**63 - 1
@@ -44,89 +44,13 @@ def clamped(ns: int) -> int:
     return min(max(ns, MIN_NS), MAX_NS)
 
 
-class Chunk:
-    """Rows in order of time: fewer than 2**31, as keys are. Constant but for ``start``: rows before it have expired."""
-
-    __slots__ = ("_places", "bits", "keys", "rows", "start", "times")
-
-    def __init__(self, times: Numbers, rows: Numbers, keys: Numbers = _NONE) -> None:
-        """Take rows in any order. Without ``keys`` they can only expire. A key of -1 is never found."""
-        if times.shape[0] > 1 and bool(np.any(times[1:] < times[:-1])):
-            order = np.argsort(times, kind="stable")
-            times, rows = times.take(order), rows.take(order)
-            keys = keys.take(order) if keys.shape[0] else keys
-        self.times = times
-        self.rows = rows
-        self.keys = keys  # empty where rows have none
-        self.start = 0
-        self.bits = times.shape[0].bit_length()
-        self._places: Numbers | None = None
-
-    @property
-    def places(self) -> Numbers:
-        """(key, place in time) of each row with a key, sorted. Computed on first use: expired rows rarely need it."""
-        if self._places is None:
-            keys = self.keys
-            places = (keys << self.bits) | np.arange(keys.shape[0])
-            if keys.shape[0] and int(keys.min()) < 0:
-                places = places[keys >= 0]
-            places.sort()
-            self._places = places
-        return self._places
-
-    @property
-    def live(self) -> int:
-        return int(self.times.shape[0]) - self.start
-
-    @property
-    def nbytes(self) -> int:
-        places = 0 if self._places is None else self._places.nbytes
-        return int(self.times.nbytes + self.keys.nbytes + self.rows.nbytes + places)
-
-    def part(self, begin: int, end: int | None = None) -> Chunk:
-        """Return a stretch of the chunk."""
-        stretch = slice(begin, end)
-        return Chunk(self.times[stretch], self.rows[stretch], self.keys[stretch])
-
-    def by_key(self) -> tuple[Numbers, Numbers]:
-        """Return keys in order, and the place in time of each: the order in which searching is cheapest."""
-        return self.places >> self.bits, self.places & ((1 << self.bits) - 1)
-
-    def bounds(self, keys: Numbers, at: Numbers, limit: Numbers, side: Literal["left", "right"]) -> Numbers:
-        """For each (key, time ``limit[at]``), return the position in ``places`` of that time. ``limit`` ascends."""
-        edge = np.searchsorted(self.times, limit, side).take(at)
-        place: Numbers = np.searchsorted(self.places, (keys << self.bits) | edge)
-        return place
-
-    def rows_at(self, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the times and rows at positions of ``places``."""
-        at = self.places.take(places) & ((1 << self.bits) - 1)
-        return self.times.take(at), self.rows.take(at)
-
-
-class Needles:
-    """What to search for: key, lowest and highest time, both inclusive. Searched in order of keys, answered by number.
-
-    ``at`` leads from the order of keys to the needle's number in order of time.
-    """
-
-    __slots__ = ("at", "count", "high", "keys", "low", "numbers")
-
-    def __init__(self, train: Chunk, low: Numbers, high: Numbers) -> None:
-        """``low`` and ``high`` belong to the chunk's times, ascending like them; ``numbers`` are the chunk's rows."""
-        self.keys, self.at = train.by_key()
-        self.low = low
-        self.high = high
-        self.numbers = train.rows
-        self.count = train.times.shape[0]
-
-
 class TimeIndex:
     """Rows by time, and by key if they have one. Owned by the worker that runs the box."""
 
-    __slots__ = ("_chunks", "latest_only_ns")
+    __slots__ = ("_by_key", "_chunks", "latest_only_ns")
 
     def __init__(self) -> None:
+        self._by_key = RowsByKey()
         self._chunks: list[Chunk] = []  # the longest first
         # Set where only the latest row at or before a time is asked for: of the rows of a key below this time, all but
         # the latest may go.
@@ -138,7 +62,7 @@ class TimeIndex:
 
     @property
     def nbytes(self) -> int:
-        return sum(c.nbytes for c in self._chunks)
+        return self._by_key.nbytes + sum(c.nbytes for c in self._chunks)
 
     @property
     def first_ns(self) -> int:
@@ -147,6 +71,7 @@ class TimeIndex:
 
     def insert(self, chunk: Chunk) -> None:
         """Take in a train's rows, and merge chunks of like length."""
+        self._by_key.add(chunk.keys)
         tail = [chunk]
         size = chunk.live
         while self._chunks and self._chunks[-1].live <= max(2 * size, _SMALL):
@@ -168,6 +93,7 @@ class TimeIndex:
         keep = _not_superseded(merged, self.latest_only_ns)
         if keep.all():
             return merged
+        self._by_key.remove(merged.keys[~keep])
         return Chunk(merged.times[keep], merged.rows[keep], merged.keys[keep])
 
     # -- searching ---------------------------------------------------------------------------------------------------
@@ -176,7 +102,10 @@ class TimeIndex:
         """Return every (needle number, row) with the same key and a time in the band, ordered by both."""
         low, high = needles.low[0], needles.high[-1]
         near = [c for c in self._chunks if c.times[-1] >= low and c.times[c.start] <= high]
-        pairs = np.concatenate([_NONE, *[_pairs(chunk, needles) for chunk in near]])
+        keys, at = needles.among(self._by_key) if near else (_NONE, _NONE)
+        if not keys.shape[0]:
+            return _NONE, _NONE
+        pairs = np.concatenate([_pairs(chunk.around(keys), needles, keys, at) for chunk in near])
         pairs.sort()
         return pairs >> 32, pairs & 0xFFFF_FFFF
 
@@ -195,7 +124,9 @@ class TimeIndex:
     def _nearest(self, needles: Needles, after: bool) -> tuple[Numbers, Numbers]:
         rows = np.full(needles.count, -1, np.int64)
         times = np.full(needles.count, MAX_NS if after else MIN_NS, np.int64)
-        keys, at = needles.keys, needles.at
+        keys, at = needles.among(self._by_key)
+        if not keys.shape[0]:
+            return rows, times
         for chunk in self._chunks:
             if not chunk.places.shape[0]:
                 continue
@@ -231,6 +162,7 @@ class TimeIndex:
                 continue
             end = int(np.searchsorted(chunk.times, horizon_ns))
             gone.append(chunk.part(chunk.start, end))
+            self._by_key.remove(gone[-1].keys)
             chunk.start = end
             if 0 < 2 * chunk.live < chunk.times.shape[0]:
                 self._chunks[i] = chunk.part(end)
@@ -262,8 +194,7 @@ class TimeIndex:
 
     def keys(self) -> Numbers:
         """Return the keys that are still here, ascending, each once, without -1."""
-        keys = np.unique(np.concatenate([_NONE, *[c.keys[c.start :] for c in self._chunks]]))
-        return keys[keys >= 0]
+        return self._by_key.keys()
 
     def renumber_rows(self, kept: Numbers) -> None:
         """Call row ``kept[i]`` ``i`` from now on."""
@@ -272,22 +203,22 @@ class TimeIndex:
 
     def renumber_keys(self, remap: Numbers) -> None:
         """Take up the new numbers of keys: ``remap`` by the old number, keeping their order."""
+        self._by_key.renumber(remap)
         self._chunks = [
             Chunk(c.times[c.start :], c.rows[c.start :], remap.take(c.keys[c.start :])) for c in self._chunks
         ]
 
 
-def _pairs(chunk: Chunk, needles: Needles) -> Numbers:
-    """Return (needle number << 32 | row) for every match in a chunk."""
-    begin = chunk.bounds(needles.keys, needles.at, needles.low, "left")
-    end = chunk.bounds(needles.keys, needles.at, needles.high, "right")
+def _pairs(chunk: Chunk, needles: Needles, keys: Numbers, at: Numbers) -> Numbers:
+    """Return (needle number << 32 | row) for every match in a chunk. ``keys`` ascend; ``at`` are their needles."""
+    begin, end = chunk.stretches(keys, at, needles.low, needles.high)
     counts = end - begin
     some = np.flatnonzero(counts > 0)
     counts = counts.take(some)
     total = int(counts.sum())
     first = np.repeat(begin.take(some) - (np.cumsum(counts) - counts), counts)
     _, rows = chunk.rows_at(first + np.arange(total))
-    numbers = needles.numbers.take(needles.at.take(some))
+    numbers = needles.numbers.take(at.take(some))
     return (np.repeat(numbers, counts) << 32) | rows
 
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from engine.operators.state.chunk import Chunk
 from engine.operators.state.columns import START, Numbers, fitted, renumbered
 from engine.operators.state.order import ByKey
-from engine.operators.state.time_index import Chunk, TimeIndex
+from engine.operators.state.time_index import TimeIndex
 from engine.operators.windows.gather import gather
 from engine.operators.windows.groups import Groups
 from engine.operators.windows.layout import WindowLayout

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from engine.operators.state.chunk import Chunk
 from engine.operators.state.columns import Numbers
-from engine.operators.state.time_index import Chunk, TimeIndex
+from engine.operators.state.time_index import TimeIndex
 from engine.operators.windows.gather import gather, take_windows
 from engine.operators.windows.groups import Groups
 from engine.operators.windows.layout import WindowLayout
