@@ -63,6 +63,7 @@ class WorkerPool:
         self.journeys = journeys
         self.busy_ns = [0] * size
         self.plans = [0] * size
+        self.ended_ns = [0] * size  # when each worker ended its last plan, of perf_counter_ns
         self.caller_ns = 0  # spent on plans by threads that are no workers
         self.sheds: Sheds = {}  # the drops of the shed plan, by arc
         self.on_failure = on_failure
@@ -141,7 +142,8 @@ class WorkerPool:
                 return
             begun_ns = perf_counter_ns()
             self.work(plan, claims)
-            ran_ns = perf_counter_ns() - begun_ns
+            self.ended_ns[number] = ended_ns = perf_counter_ns()
+            ran_ns = ended_ns - begun_ns
             self.busy_ns[number] += ran_ns
             self.plans[number] += 1
             self.post(Finished(plan, ran_ns))

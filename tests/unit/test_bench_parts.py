@@ -107,6 +107,14 @@ def test_contenders_take_turns() -> None:
     assert outcomes == {"a": [1, 3, 5], "b": [2, 4, 6]}
 
 
+def test_a_result_of_rounds_has_medians_and_the_spread() -> None:
+    result = Result.of_rounds("b", "c", "rows_per_s", [10.0, 30.0, 20.0], [10.0, 20.0, 40.0], "in memory", at_least=1.5)
+    assert (result.value, result.baseline, result.ratio, result.spread) == (20.0, 20.0, 1.0, (0.5, 1.5))
+    assert result.verdict == "missed"
+    record = orjson.loads(result.to_json())
+    assert (record["ratio_low"], record["ratio_high"], record["rows"]) == (0.5, 1.5, "in memory")
+
+
 def test_trains_share_a_pool_and_are_sound() -> None:
     trains = workload.trains(3, 100)
     assert len({id(train.pools[1]) for train in trains}) == 1

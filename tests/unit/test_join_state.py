@@ -71,6 +71,31 @@ def test_large_against_duckdb(type: str) -> None:
     assert all(held.index.live == 0 for held in driver.state.sides)
 
 
+@pytest.mark.parametrize("within", ["100us", "40us", "3us"])  # all chunks lie in the band, or some, or parts of them
+def test_few_keys_in_long_chunks(within: str) -> None:
+    """Few keys are searched for in long chunks again and again, keys that no row has, and NULLs."""
+    random = np.random.default_rng(5)
+    box = bound(Join, (LEFT, RIGHT), ("ts", "ts"), on="l.k = r.k", within=within)
+    state, tally = box.new_state(), Tally()
+    out: list[Train] = []
+    held, asked = [], []
+    for block in range(20):
+        ts = block * 5_000 + np.sort(random.integers(0, 5_000, 2_000))
+        held.append((ts, random.integers(0, 500, 2_000), random.random(2_000)))
+        asked.append((ts[::700], np.array([3, 499, 70_000 + block]), np.zeros(3)))
+        box.run(state, 0, numbers(LEFT, *held[-1]), ignore, tally)
+        box.run(state, 1, numbers(RIGHT, *asked[-1]), lambda port, train: out.append(train), tally)
+        if block == 9:
+            box.advance(state, int(ts[0]), ignore, tally)
+    reach = int(within[:-2]) * 1_000
+    expected = []
+    for block, (ts, keys, _) in enumerate(asked):
+        times, others = (np.concatenate([h[i] for h in held[: block + 1]]) for i in (0, 1))
+        for t, key in zip(ts, keys, strict=True):
+            expected += times[(others == key) & (abs(times - t) <= reach)].tolist()
+    assert sorted(t for train in out for t in train.columns[0].tolist()) == sorted(expected)
+
+
 def test_keys_that_have_passed_leave_nothing() -> None:
     """200,000 keys, each seen once on each side, and strings at that."""
     schemas = (TEXT, TEXT)

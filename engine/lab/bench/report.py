@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from statistics import median
+from typing import Any, Literal, TypedDict, Unpack
 
 import orjson
 from rich.console import Console
 from rich.table import Table
+
+RowsFrom = Literal["in memory", "from bytes", ""]
+"""Where the engine's rows come from: trains that are decoded already, or bytes that the engine decodes and encodes."""
+
+
+class Goal(TypedDict, total=False):
+    """The goal of a ratio."""
+
+    at_least: float | None
+    at_most: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,36 @@ class Result:
     at_least: float | None = None
     at_most: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)  # figure, engine, verdict, why
+    spread: tuple[float, float] | None = None  # the lowest and the highest ratio of a round
+    rows_from: RowsFrom = ""
+
+    @classmethod
+    def of_rounds(
+        cls,
+        bench: str,
+        case: str,
+        metric: str,
+        values: Sequence[float],
+        baselines: Sequence[float],
+        rows_from: RowsFrom,
+        extra: dict[str, Any] | None = None,
+        **goal: Unpack[Goal],
+    ) -> Result:
+        """Make a result of interleaved rounds: the medians of both sides, and how far the ratios of rounds scatter."""
+        ratios = [value / baseline for value, baseline in zip(values, baselines, strict=True)]
+        spread = (min(ratios), max(ratios))
+        return cls(
+            bench,
+            case,
+            metric,
+            median(values),
+            median(baselines),
+            goal.get("at_least"),
+            goal.get("at_most"),
+            extra=extra or {},
+            spread=spread,
+            rows_from=rows_from,
+        )
 
     @property
     def ratio(self) -> float | None:
@@ -44,9 +85,18 @@ class Result:
         return " ".join(parts)
 
     def to_json(self) -> str:
-        record = {"bench": self.bench, "case": self.case, "metric": self.metric, "value": significant(self.value)}
+        record: dict[str, Any] = {
+            "bench": self.bench,
+            "case": self.case,
+            "metric": self.metric,
+            "value": significant(self.value),
+        }
         record["baseline"] = significant(self.baseline)
         record["ratio"] = significant(self.ratio)
+        if self.spread is not None:
+            record["ratio_low"], record["ratio_high"] = (significant(ratio) for ratio in self.spread)
+        if self.rows_from:
+            record["rows"] = self.rows_from
         return orjson.dumps(record | self.extra).decode()
 
 
@@ -87,11 +137,14 @@ def table(results: Iterable[Result]) -> Table:
     out = Table(header_style="bold", pad_edge=False)
     for name, justify in (("bench", "left"), ("case", "left"), ("metric", "left"), ("value", "right")):
         out.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for name in ("baseline", "ratio", "target", ""):
+    for name in ("baseline", "ratio", "rounds", "target", ""):
         out.add_column(name, justify="right", no_wrap=True)
+    out.add_column("rows", no_wrap=True)
     for r in results:
         colour = {"reached": "green", "missed": "red"}.get(r.verdict, "")
         ratio = "" if r.ratio is None else f"{r.ratio:.2f}"
         verdict = f"[{colour}]{r.verdict}[/{colour}]" if colour else ""
-        out.add_row(r.bench, r.case, r.metric, human(r.value), human(r.baseline), ratio, r.target, verdict)
+        rounds = "" if r.spread is None else f"{r.spread[0]:.2f} to {r.spread[1]:.2f}"
+        figures = (human(r.value), human(r.baseline), ratio, rounds, r.target, verdict)
+        out.add_row(r.bench, r.case, r.metric, *figures, r.rows_from)
     return out

@@ -52,7 +52,7 @@ def run_query(
         for stream in network.streams:
             engine.ingress.admit(stream.number, clocks.end(stream.number))
         _rest(engine)
-        seconds = time.perf_counter() - begun
+        seconds = max(engine.pool.ended_ns) / 1e9 - begun  # the last tuple is through: not that the engine rests
     finally:
         engine.stop()
     readings = engine.readings.boxes()
