@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +53,8 @@ def assemble(
     bound: Sequence[BoundBox],
     outputs: Sequence[BoundOutput],
     version: int,
+    other_names: Callable[[str], tuple[str, ...]] = lambda _: (),
+    declared: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Network:
     """Make the network. ``bound`` is in topological order; the index of a box in it becomes its number."""
     streams = {name: i for i, name in enumerate(file.streams)}
@@ -80,6 +82,7 @@ def assemble(
             out_schemas=b.out_schemas,
             cost_ns=b.draft.entry.cost_ns,
             selectivity=b.draft.entry.selectivity,
+            also=other_names(b.draft.name),
         )
         for i, b in enumerate(bound)
     )
@@ -96,6 +99,7 @@ def assemble(
         ),
         config=file,
         version=version,
+        declared=declared or {},
     )
 
 

@@ -46,6 +46,7 @@ from catalog.network import Kinds, Network
 from catalog.qos import QoS
 from catalog.reuse import BindArguments, BoundBoxes
 from catalog.schema import Schema
+from catalog.share import Sharing
 
 CheckPredicate = Callable[[str, Schema], Any]
 """Check that the text is a boolean expression over the schema. Raises ExpressionError."""
@@ -89,7 +90,8 @@ def build_network(
     """
     config = read_config(source, os.environ if env is None else env, overrides, formats, named)
     context = None if make_modules is None else {"modules": make_modules(config.module_folders)}
-    return _Builder(config, kinds, check_predicate, context, BoundBoxes(before)).build(
+    sharing = Sharing(config.file.engine.shares, before, config.file.boxes)
+    return _Builder(config, kinds, check_predicate, context, BoundBoxes(before), sharing).build(
         policies, policy_fits, warn, version
     )
 
@@ -105,8 +107,10 @@ class _Builder:
         check_predicate: CheckPredicate | None,
         context: Mapping[str, Any] | None,
         bound: BoundBoxes,
+        sharing: Sharing,
     ) -> None:
         self.bound = bound
+        self.sharing = sharing
         self.config = config
         self.file = config.file
         self.document = config.document
@@ -140,13 +144,17 @@ class _Builder:
             self.schemas[name, 0], self.times[name, 0] = schema, usable_time(stream, schema)
         self.draft_all()
         origins = {name: [self.resolve(*i) for i in draft.inputs] for name, draft in self.drafts.items()}
-        bound = [b for name in self.sort(origins) if (b := self.bind(self.drafts[name], origins[name])) is not None]
+        order = self.sort(origins)
+        bound = [b for name in order if (b := self.bind(self.drafts[name], origins[name])) is not None]
         outputs = [o for name in self.file.outputs if (o := self.output(name)) is not None]
         warnings = [p for p in self.problems if p.warning]
         if len(warnings) < len(self.problems):
             found = sorted(dict.fromkeys(self.problems), key=lambda p: (p.line, p.column, p.place))
             raise NetworkError(found, self.document.source, self.document.text)
-        network = assemble(self.file, self.schemas, self.times, bound, outputs, version)
+        declared = {name: tuple(o.name for o in origins[name] if o is not None) for name in order}
+        network = assemble(
+            self.file, self.schemas, self.times, bound, outputs, version, self.sharing.other_names, declared
+        )
         self.check_fit(network, policy_fits)
         warnings += find_dead_ends(network, self.document)
         for path, message, hint in warn(network) if warn is not None else ():
@@ -227,10 +235,16 @@ class _Builder:
         return topological(feeders)
 
     def bind(self, draft: BoxDraft, origins: list[InputSource | None]) -> BoundBox | None:
-        """Bind a box to its schemas. Return None when the box or one of its inputs is wrong."""
+        """Bind a box to its schemas. Return None when the box or one of its inputs is wrong, or when it has become one
+        with an equal box."""
+        origins = [None if o is None else self.sharing.one(o) for o in origins]
         keys = [(o.name, o.port) for o in origins if o is not None]
         fits = draft.cls.min_inputs <= len(keys) <= draft.cls.max_inputs
         if draft.parameters is None or not fits or len(keys) < len(origins) or any(k not in self.schemas for k in keys):
+            return None
+        sources = [o for o in origins if o is not None]
+        if (shared := self.sharing.find(draft, sources)) is not None:
+            self.note_ports(draft, shared.bound.box, shared.bound.out_schemas, keys)
             return None
         inputs = tuple(self.schemas[k] for k in keys)
         times = tuple(self.times[k] for k in keys)
@@ -245,9 +259,16 @@ class _Builder:
             return None
         assert len(outs) == len(draft.ports), f"{draft.kind}: {len(outs)} schemas for the ports {draft.ports}"
         self.behind[draft.name] = box.runs_behind(behind)
-        for port, (schema, time) in enumerate(zip(outs, box.time_out(times), strict=True)):
+        self.note_ports(draft, box, outs, keys)
+        made = BoundBox(draft, box, sources, inputs, outs)
+        self.sharing.add(made)
+        return made
+
+    def note_ports(self, draft: BoxDraft, box: Any, outs: tuple[Schema, ...], keys: list[tuple[str, int]]) -> None:
+        """Take note of the fields and the event time that leave by each port of a box."""
+        times = box.time_out(tuple(self.times[k] for k in keys))
+        for port, (schema, time) in enumerate(zip(outs, times, strict=True)):
             self.schemas[draft.name, port], self.times[draft.name, port] = schema, time
-        return BoundBox(draft, box, [o for o in origins if o is not None], inputs, outs)
 
     def explain(self, draft: BoxDraft, error: BindError | ExpressionError) -> Problem:
         """Make a problem at the parameter at fault; for an expression, at the offset inside its text."""
@@ -282,6 +303,7 @@ class _Builder:
         schema = self.schemas.get((origin.name, origin.port)) if origin is not None else None
         if origin is None or schema is None:
             return None
+        origin = self.sharing.one(origin)
         qos = model.qos.make()
         self.check_qos(("outputs", name, "qos"), qos, schema)
         self.problems += check_spark_sink(name, model.sink, schema, self.config)

@@ -44,7 +44,7 @@ def tap_places(network: Network) -> dict[str, TapPlace]:
     for box in network.boxes:
         for port, out in zip(box.ports, box.out_arcs, strict=True):
             for arc in out[:1]:
-                known[f"{box.name}.{port}" if port else box.name] = arcs[arc]
+                known |= {f"{name}.{port}" if port else name: arcs[arc] for name in box.names}
     known |= {o.name: TapPlace("output", o.number, o.name, o.schema) for o in network.outputs}
     return known | {place.name: place for place in arcs}
 
@@ -74,6 +74,7 @@ def _stream(network: Network, s: Stream) -> dict[str, Any]:
 def _box(network: Network, b: BoxNode) -> dict[str, Any]:
     return {
         "name": b.name,
+        "also": list(b.also),
         "kind": b.kind,
         "parameters": _model(getattr(b.box, "parameters", None)),
         "inputs": [network.arcs[a].name for a in b.in_arcs],

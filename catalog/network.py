@@ -46,6 +46,10 @@ class BoxProtocol(Protocol):
     def time_out(self, times: tuple[str | None, ...]) -> tuple[str | None, ...]:
         """Return the event-time field of each output port."""
 
+    @classmethod
+    def may_share(cls, parameters: Any) -> bool:
+        """Return whether two boxes with these parameters and the same inputs may be one."""
+
     def under_loss(self, port: int = 0) -> UnderLoss:
         """Return the kind of answer that the box gives when a part of its input is missing (``catalog/loss.py``)."""
 
@@ -113,6 +117,11 @@ class BoxNode:
     out_schemas: tuple[Schema, ...]
     cost_ns: float | None = None  # declared by the user; seeds the statistics
     selectivity: float | None = None
+    also: tuple[str, ...] = ()  # other names: boxes of the file that are equal to this one (``catalog/share.py``)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,8 @@ class Output:
 
 @dataclass(frozen=True)
 class Network:
-    """Immutable and versioned. ``config`` is the whole network file as models."""
+    """Immutable and versioned. ``config`` is the whole network file as models. ``declared`` has what each box of the
+    file reads, as it is written there, before equal boxes became one; in topological order."""
 
     streams: tuple[Stream, ...]
     boxes: tuple[BoxNode, ...]
@@ -138,12 +148,17 @@ class Network:
     config: Any = None
     version: int = 1
     warnings: tuple[Any, ...] = field(default=(), compare=False)
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def stream(self, name: str) -> Stream:
         return self._streams[name]
 
     def box(self, name: str) -> BoxNode:
         return self._boxes[name]
+
+    def find_box(self, name: str) -> BoxNode | None:
+        """Return the box with this name, which may be one of its other names."""
+        return self._boxes.get(name)
 
     def output(self, name: str) -> Output:
         return self._outputs[name]
@@ -196,7 +211,7 @@ class Network:
 
     @cached_property
     def _boxes(self) -> dict[str, BoxNode]:
-        return {b.name: b for b in self.boxes}
+        return {name: b for b in self.boxes for name in b.names}
 
     @cached_property
     def _outputs(self) -> dict[str, Output]:

@@ -32,7 +32,8 @@ class BoundBoxes:
             inputs = tuple(arc.source.box is not None and behind[arc.source.box] for arc in arcs)
             behind[node.number] = node.box.runs_behind(inputs)
             times = tuple(arc.time_field for arc in arcs)
-            self._known[node.name] = (node, BindArguments(node.in_schemas, times, inputs))
+            for name in node.names:
+                self._known[name] = (node, BindArguments(node.in_schemas, times, inputs))
 
     def find(self, name: str, cls: type[BoxProtocol], parameters: Any, arguments: BindArguments) -> BoxNode | None:
         """Return the box of this name if it would be bound to the same; None when it must be bound anew."""

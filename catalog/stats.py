@@ -170,9 +170,8 @@ class Statistics:
 
     def carry_over(self, old: Statistics, network: Network, old_network: Network) -> None:
         """Copy the statistics of boxes and streams of the same name and kind: a live change forgets nothing."""
-        known = {b.name: b for b in old_network.boxes}
         for box in network.boxes:
-            before = known.get(box.name)
+            before = next((b for name in box.names if (b := old_network.find_box(name)) is not None), None)
             if before is None or before.kind != box.kind or before.ports != box.ports:
                 continue
             for name in _BY_BOX:

@@ -91,6 +91,14 @@ class ArcQueue:
         self.expired += count
         return taken, freed
 
+    def copy(self) -> ArcQueue:
+        """Return a queue of another arc with the same trains. Its counts begin with them."""
+        other = ArcQueue()
+        other.entries = deque(self.entries)
+        other.tuples = other.enqueued = self.tuples
+        other.nbytes = self.nbytes
+        return other
+
     @property
     def residual(self) -> int:
         """The difference in the arc's law; anything but 0 is a bug."""

@@ -85,6 +85,12 @@ class EngineSection(Section):
     drain_ns: PositiveDuration = Field(default=20 * 10**9, alias="drain")
     python_path: list[str] = Field(default=[], max_length=100)
     stop: Literal["close", "keep", "drop"] | None = None
+    share: bool | None = None
+
+    @property
+    def shares(self) -> bool:
+        """Whether equal boxes are one box. With a data_dir only if asked for: queues on disk belong to single boxes."""
+        return self.data_dir is None if self.share is None else self.share
 
     @property
     def is_staffed(self) -> bool:

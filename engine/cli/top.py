@@ -92,7 +92,8 @@ def top(
 def _ask(remote: Remote, by: Rows) -> Stats:
     from catalog.printable import printable_answer
 
-    stats: Stats = printable_answer(remote.json("/api/v1/bills" if by is Rows.QUERY else "/api/v1/stats"))
+    path, has = ("/api/v1/bills", "bills") if by is Rows.QUERY else ("/api/v1/stats", "engine")
+    stats: Stats = printable_answer(remote.json(path, has=has))
     return stats
 
 

@@ -66,11 +66,15 @@ class LiveChanges:
     def queries(self) -> list[dict[str, Any]]:
         """Return every query: an output, with the boxes that only it needs."""
         network = self._daemon.network
+        own: dict[str, list[str]] = {output.name: [] for output in network.outputs}
+        for box, outputs in _declared_outputs(network).items():
+            if len(outputs) == 1:
+                own[next(iter(outputs))].append(box)
         return [
             {
                 "name": output.name,
-                "from": network.arcs[output.arc].name.partition("->")[0],
-                "boxes": own_boxes(network, output),
+                "from": network.config.outputs[output.name].from_,
+                "boxes": own[output.name],
                 "shared": [n.name for n in network.boxes if _is_shared(network.box_outputs[n.number], output.number)],
             }
             for output in network.outputs
@@ -163,8 +167,21 @@ class LiveChanges:
 
 
 def own_boxes(network: Network, output: Output) -> list[str]:
-    """Return the boxes whose tuples reach this output and no other."""
-    return [node.name for node in network.boxes if network.box_outputs[node.number] == (output.number,)]
+    """Return the boxes of the file that this output reads, directly or not, and no other output."""
+    return [name for name, outputs in _declared_outputs(network).items() if outputs == {output.name}]
+
+
+def _declared_outputs(network: Network) -> dict[str, set[str]]:
+    """Return, by box of the file, the outputs that read it, directly or not; equal boxes are apart here."""
+    found: dict[str, set[str]] = {name: set() for name in network.declared}
+    for name, output in network.config.outputs.items():
+        if (feeder := output.from_.strip().partition(".")[0]) in found:
+            found[feeder].add(name)
+    for name, feeders in reversed(list(network.declared.items())):
+        for feeder in feeders:
+            if feeder in found:
+                found[feeder] |= found[name]
+    return found
 
 
 def _is_shared(outputs: tuple[int, ...], output: int) -> bool:

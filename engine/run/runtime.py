@@ -172,6 +172,19 @@ class BoxRuntime:
         self.limit_calls(self.call_limits)
         self.measure()
 
+    def copy_state(self, other: BoxRuntime) -> None:
+        """Begin with a copy of the state of a runtime of the same definition, which goes on. Counts begin at 0."""
+        if other.bounded is not None and other.bounded.disk_bytes(other.state):
+            log.warning("box %s: a state that is partly on disk is not copied; it starts with an empty state",
+                        self.node.name)  # fmt: skip
+        else:
+            self.state = self.box.restore(other.box.snapshot(other.state))
+        self.port_watermarks_ns, self.watermark_ns = list(other.port_watermarks_ns), other.watermark_ns
+        self.closed_ns, self.announced_ns = other.closed_ns, other.announced_ns
+        self.watch_losses(self.losses)
+        self.limit_calls(self.call_limits)
+        self.measure()
+
     def discard(self) -> None:
         """Forget the state for good, also what is on disk: the box is gone."""
         if self.bounded is not None:

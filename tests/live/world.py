@@ -103,6 +103,7 @@ class LiveWorld:
         self.gone: list[Query] = []
         self.made = 0
         self.changes = 0
+        self.is_shared = True  # equal boxes are one
         self.sent = 0
         self._ended = Event()
         self._sender = Thread(target=self._send)
@@ -122,11 +123,12 @@ class LiveWorld:
     def text(self) -> str:
         lines = [query.lines() for query in self.queries]
         boxes, outputs = "\n".join(box for box, _ in lines), "\n".join(output for _, output in lines)
-        begin = f'{BASE}boxes:\n  all: {{filter: s, where: "n >= 0"}}'
+        share = "" if self.is_shared else "engine: {share: false}\n"
+        begin = f'{BASE}{share}boxes:\n  all: {{filter: s, where: "n >= 0"}}'
         return f"{begin}\n{boxes}\noutputs:\n  every: {{from: all}}\n{outputs}\n"
 
     def change(self) -> None:
-        kind = self.random.choice(("add", "add", "remove", "alter", "rename", "reload"))
+        kind = self.random.choice(("add", "add", "remove", "alter", "rename", "reload", "share"))
         filters = [query for query in self.queries if not query.is_window]
         new: Query | None = None
         if (kind == "add" and len(self.queries) < 12) or not self.queries:
@@ -143,6 +145,8 @@ class LiveWorld:
         elif kind == "rename":
             self.made += 1
             self.random.choice(self.queries).box = f"b{self.made}"
+        elif kind == "share":
+            self.is_shared = not self.is_shared
         self.apply()
         if new is not None:
             self.daemon.subscribe(new.name, new.deliver)

@@ -35,6 +35,10 @@ class Keep:
     def ports(cls, parameters: Any) -> tuple[str, ...]:
         return ("",)
 
+    @classmethod
+    def may_share(cls, parameters: Any) -> bool:
+        return True
+
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         text = self.parameters.where
         for word in re.finditer(r"\w+", text):

@@ -8,6 +8,7 @@ import pytest
 
 from catalog.build import build_network
 from catalog.config.order import find_cycles, topological
+from catalog.config.overrides import Overrides
 from catalog.errors import ExpressionError, NetworkError, Problem
 from catalog.network import Network, PortRef
 from catalog.schema import Schema
@@ -254,9 +255,12 @@ boxes:
 def test_a_thousand_boxes() -> None:
     lines = [f"  b{i}: {{keep: {'trades' if i % 5 == 0 else f'b{i - 1}'}, where: price}}" for i in range(1000)]
     outputs = [f"  o{i}: {{from: b{i}}}" for i in range(4, 1000, 5)]
-    network = build("boxes:\n" + "\n".join(lines) + "\n", "outputs:\n" + "\n".join(outputs) + "\n")
+    text = "boxes:\n" + "\n".join(lines) + "\n", "outputs:\n" + "\n".join(outputs) + "\n"
+    network = build(*text, overrides=Overrides({"engine": {"share": False}}))
     assert (len(network.boxes), len(network.outputs), len(network.arcs)) == (1000, 200, 1200)
     assert len(network.stream("trades").arcs) == 200
+    network = build(*text)  # equal boxes are one
+    assert (len(network.boxes), len(network.outputs), len(network.arcs)) == (5, 200, 205)
 
 
 def test_a_socket_that_does_not_say_what_overload_means_is_told_what_will_happen() -> None:

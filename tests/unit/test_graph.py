@@ -105,7 +105,7 @@ def random_network(seed: int) -> Network:
             boxes.append(f"b{i}: {{merge: [{', '.join(inputs)}]}}")
             places.append(f"b{i}")
     outputs = [f"o{i}: {{from: {dice.choice(places)}}}" for i in range(dice.randint(1, 6))]
-    text = "streams:\n" + "".join(f"  {s}: {{schema: {{x: int}}}}\n" for s in streams)
+    text = "engine: {share: false}\nstreams:\n" + "".join(f"  {s}: {{schema: {{x: int}}}}\n" for s in streams)
     text += "boxes:\n" + "".join(f"  {b}\n" for b in boxes) + "outputs:\n" + "".join(f"  {o}\n" for o in outputs)
     return build_network(text, KINDS, {})
 
@@ -194,7 +194,13 @@ def test_the_list_names_every_input() -> None:
 def test_a_large_network_is_drawn() -> None:
     boxes = [f"  b{i}: {{keep: {'s' if i % 5 == 0 else f'b{i - 1}'}, where: x}}" for i in range(500)]
     outputs = [f"  o{i}: {{from: b{i}}}" for i in range(4, 500, 5)]
-    text = "streams: {s: {schema: {x: int}}}\nboxes:\n" + "\n".join(boxes) + "\noutputs:\n" + "\n".join(outputs) + "\n"
+    text = (
+        "engine: {share: false}\nstreams: {s: {schema: {x: int}}}\nboxes:\n"
+        + "\n".join(boxes)
+        + "\noutputs:\n"
+        + "\n".join(outputs)
+        + "\n"
+    )
     picture = sketch(build_network(text, KINDS, {}))
     assert draw_text(picture).count("▶") == 600
     assert draw_svg(picture).count('class="link"') == 600

@@ -124,7 +124,7 @@ def chain_network(queries: int, *, workers: int = 1, unit: str = "superbox", idl
     """Write a network file: chains of five filters on one stream, and idle ones on a stream without tuples."""
     stream = "schema: {seq: bigint, symbol: string, price: double, size: int}"
     lines = [
-        f"engine: {{workers: {workers}, memory: 1GiB}}",
+        f"engine: {{workers: {workers}, memory: 1GiB, share: false}}",  # filters of two chains may be equal
         'http: {listen: "off"}',
         f"scheduler: {{policy: round_robin, unit: {unit}}}",
         "streams:",

@@ -13,6 +13,8 @@ from catalog.qos import QoS
 
 Role = Literal["stream", "box", "output"]
 
+NAMES_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True)
 class DrawnShape:
@@ -62,9 +64,9 @@ def sketch(network: Network) -> Drawing:
         DrawnShape(
             streams + n.number,
             "box",
-            n.name,
+            _all_names(n),
             _summary(n),
-            f"{n.name}: {n.kind}\n{_parameters(n)}\n{n.out_schemas[0]}",
+            f"{_all_names(n)}: {n.kind}\n{_parameters(n)}\n{n.out_schemas[0]}",
             layers[n.number],
             len(n.in_arcs),
             n.ports,
@@ -96,6 +98,12 @@ def sketch(network: Network) -> Drawing:
         for arc in network.arcs
     )
     return Drawing(tuple(shapes), links)
+
+
+def _all_names(node: BoxNode) -> str:
+    """Return the names of a box; it has several when equal boxes have become one."""
+    more = f" = {len(node.names) - NAMES_SHOWN} more" if len(node.names) > NAMES_SHOWN else ""
+    return " = ".join(node.names[:NAMES_SHOWN]) + more
 
 
 def describe_qos(qos: QoS) -> str:

@@ -121,6 +121,11 @@ class Box(ABC):
         """Return the names of the output ports in order; the default port is named ``""``."""
         return ("",)
 
+    @classmethod
+    def may_share(cls, parameters: Any) -> bool:
+        """Tell whether two boxes with these parameters and the same inputs may be one box that feeds both queries."""
+        return True
+
     @abstractmethod
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         """Compile against the input schemas and keep what ``run`` needs; return the schema of each output port.

@@ -65,7 +65,7 @@ TIMEOUT_NS = 5 * 10**9
 
 
 class PythonParameters(BoxParameters):
-    added: ClassVar[frozenset[str]] = frozenset({"timeout"})
+    added: ClassVar[frozenset[str]] = frozenset({"timeout", "pure"})
 
     call: str = Parameter(
         pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
@@ -80,6 +80,11 @@ class PythonParameters(BoxParameters):
     )
     timeout: PositiveDuration = Parameter(
         default=TIMEOUT_NS, description="time for all calls of one train; after it, rows without a result are dead"
+    )
+
+    pure: bool = Parameter(
+        default=False,
+        description="the same rows always give the same result, and nothing else happens: equal boxes may be one",
     )
 
     _modules: UserModules = PrivateAttr(default_factory=lambda: UserModules(()))
@@ -114,6 +119,11 @@ class Python(Box):
     parameters_model = PythonParameters
     typical_cost_ns = (20_000.0, 100.0)
     calls_users = True
+
+    @classmethod
+    def may_share(cls, parameters: Any) -> bool:
+        pure: bool = parameters.pure
+        return pure
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         p: PythonParameters = self.parameters

@@ -45,6 +45,10 @@ class Universal(Box):
     typical_cost_ns = (4_000.0, 0.0)
     merges_inputs = True
 
+    @classmethod
+    def may_share(cls, parameters: Any) -> bool:
+        return False  # it stands for any box: equal ones in an experiment are different ones
+
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         return inputs
 

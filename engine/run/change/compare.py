@@ -4,6 +4,8 @@ Rules
 - A box is kept, state and all, if it has the same name and the same definition: kind, parameters, fields of its inputs
   and their event time. Boxes before it may have changed, and its inputs may come from elsewhere. A box that has another
   name, the same definition and the same inputs is kept too: it was renamed.
+- Equal boxes are one box with several names (``catalog/share.py``). A name that comes joins its state, and the state
+  stays until the last name goes. A name that leaves for a box of its own takes a copy of the state.
 - Tuples that wait before a box stay there if the box has the same name or was renamed, and the input has the same
   fields. Otherwise they are dropped and counted.
 - A stream or an output is kept with its connections unless its fields or its address change.
@@ -27,7 +29,15 @@ from catalog.network import BoxNode, Network, Output, PortRef, Stream
 from engine.operators.boxes.base import Box
 
 LIVE_SECTIONS = ("scheduler",)
-LIVE_KEYS = ("engine.workers", "engine.memory", "engine.explain", "engine.drain", "engine.stop", "engine.python_path")
+LIVE_KEYS = (
+    "engine.workers",
+    "engine.memory",
+    "engine.explain",
+    "engine.drain",
+    "engine.stop",
+    "engine.python_path",
+    "engine.share",
+)
 SETTINGS = ("engine", "http", "scheduler", "limits", "log", "spark")
 
 
@@ -61,6 +71,7 @@ class Change:
     boxes: Mapping[str, str]  # with their state
     outputs: Mapping[str, str]  # with their readers
     same_boxes: Mapping[str, str] = field(default_factory=dict)  # kept or rebuilt: tuples that wait there stay
+    copied_boxes: Mapping[str, str] = field(default_factory=dict)  # of ``boxes``' kind: another box has the state
 
     def of(self, *fates: Fate) -> list[PartChange]:
         return [part for part in self.parts if part.fate in fates]
@@ -82,14 +93,16 @@ def compare(before: Network, after: Network) -> Change:
     """Compare the network that runs with the one that is to run."""
     streams = [*_streams(before, after)]
     boxes, same_boxes = _boxes(before, after)
+    kept, copied = _heirs(after, boxes, same_boxes)
     outputs = [*_outputs(before, after, same_boxes)]
     parts = (*streams, *boxes, *outputs, *_settings(before.config, after.config))
     return Change(
         parts,
         {p.name: p.name for p in streams if p.fate in (Fate.KEPT, Fate.CHANGED)},
-        {p.name: p.was or p.name for p in boxes if p.fate in (Fate.KEPT, Fate.CHANGED)},
+        kept,
         {p.name: p.name for p in outputs if p.fate in (Fate.KEPT, Fate.CHANGED)},
         same_boxes,
+        copied,
     )
 
 
@@ -136,20 +149,56 @@ def _unless_tcp(end: Any, fate: Fate, why: str) -> tuple[Fate, str]:
 
 
 def _boxes(before: Network, after: Network) -> tuple[list[PartChange], dict[str, str]]:
-    old = {b.name: b for b in before.boxes}
-    free = {b.name for b in before.boxes} - {b.name for b in after.boxes}
+    """Return what happens to each box of the file, and the boxes before by those after, by the names they stand for."""
+    names = {name for node in after.boxes for name in node.names}
+    free = {b.name for b in before.boxes if names.isdisjoint(b.names)}
     same: dict[str, str] = {}
     parts: list[PartChange] = []
     for node in after.boxes:  # in topological order: the boxes before it have been found
-        was = old.get(node.name) or _renamed(before, after, node, free, same)
+        found = (before.find_box(name) for name in node.names)
+        was = next((b for b in found if b is not None), None) or _renamed(before, after, node, free, same)
         if was is None:
             parts.append(PartChange("box", node.name, Fate.ADDED))
-            continue
-        free.discard(was.name)
-        same[node.name] = was.name
-        parts.append(_box(before, after, was, node))
-    removed = [PartChange("box", n, Fate.REMOVED, loses=_state_of(old[n])) for n in old if n in free]
-    return [*parts, *removed], same
+        else:
+            free.discard(was.name)
+            same[node.name] = was.name
+            parts.append(_box(before, after, was, node, same))
+        parts += [_other_name(before, was, node, name) for name in node.also]
+    renamed = {part.was for part in parts}
+    for was in before.boxes:
+        if was.name in free:
+            parts.append(PartChange("box", was.name, Fate.REMOVED, loses=_state_of(was)))
+        gone = was.also if was.name in free else was.names
+        parts += [_removed_name(was, name) for name in gone if name not in names and name not in renamed]
+    return parts, same
+
+
+def _other_name(before: Network, was: BoxNode | None, node: BoxNode, name: str) -> PartChange:
+    """Return what happens to a box of the file that is one with another, which stands for both."""
+    known = before.find_box(name)
+    if known is None:
+        return PartChange("box", name, Fate.ADDED, f"is equal to {node.name}: they are one box")
+    if was is None or known.name != was.name:
+        return PartChange("box", name, Fate.REMOVED, f"is equal to {node.name} now", loses=_state_of(known))
+    return PartChange("box", name, Fate.KEPT)
+
+
+def _removed_name(was: BoxNode, name: str) -> PartChange:
+    return PartChange("box", name, Fate.REMOVED, "boxes that are equal go on" if len(was.names) > 1 else "")
+
+
+def _heirs(after: Network, boxes: list[PartChange], same: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the boxes that go on with a state, and those that get a copy because another box goes on with it."""
+    going_on = {p.name for p in boxes if p.fate in (Fate.KEPT, Fate.CHANGED)}
+    kept: dict[str, str] = {}
+    copied: dict[str, str] = {}
+    taken: set[str] = set()
+    for node in sorted(after.boxes, key=lambda node: same.get(node.name) != node.name):  # those of the same name first
+        if node.name in going_on and node.name in same:
+            was = same[node.name]
+            (copied if was in taken else kept)[node.name] = was
+            taken.add(was)
+    return kept, copied
 
 
 def _renamed(before: Network, after: Network, node: BoxNode, free: set[str], same: Mapping[str, str]) -> BoxNode | None:
@@ -171,15 +220,16 @@ def _origin(network: Network, source: PortRef, names: Mapping[str, str]) -> tupl
     return names.get(name, name), source.port
 
 
-def _box(before: Network, after: Network, was: BoxNode, now: BoxNode) -> PartChange:
-    renamed = was.name if was.name != now.name else ""
+def _box(before: Network, after: Network, was: BoxNode, now: BoxNode, same: Mapping[str, str]) -> PartChange:
+    renamed = was.name if now.name not in was.names else ""
     if why := _box_differences(before, after, was, now):
         return PartChange("box", now.name, Fate.REBUILT, "; ".join(why), renamed, _state_of(was))
     hints = {"cost": was.cost_ns, "selectivity": was.selectivity}, {"cost": now.cost_ns, "selectivity": now.selectivity}
     changed = [*_differences(*hints)]
-    tails = [[_origin(n, n.arcs[a].source, {}) for a in node.in_arcs] for n, node in ((before, was), (after, now))]
-    if tails[0] != tails[1] and not renamed:
-        changed.append(f"reads {', '.join(name for name, _ in tails[1])}")
+    came = [_origin(before, before.arcs[a].source, {}) for a in was.in_arcs]
+    if came != [_origin(after, after.arcs[a].source, same) for a in now.in_arcs] and not renamed:
+        tails = [_origin(after, after.arcs[a].source, {}) for a in now.in_arcs]
+        changed.append(f"reads {', '.join(name for name, _ in tails)}")
     return PartChange("box", now.name, Fate.CHANGED if changed else Fate.KEPT, "; ".join(changed), renamed)
 
 

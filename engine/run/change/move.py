@@ -45,6 +45,8 @@ def move(
     old.loop.retire()
     for now, was in change.boxes.items():
         new.runtimes[new.network.box(now).number].take_over(old.runtimes[old.network.box(was).number])
+    for now, was in change.copied_boxes.items():
+        new.runtimes[new.network.box(now).number].copy_state(old.runtimes[old.network.box(was).number])
     kept_boxes = set(change.boxes.values())
     for runtime in old.runtimes:
         if runtime.node.name not in kept_boxes:
@@ -66,7 +68,8 @@ def move(
 
 def _same_arcs(before: Network, after: Network, change: Change) -> dict[int, int]:
     """Return the arcs whose waiting tuples stay, from new to old: the same input of the same box, with the same
-    fields. The tuples may have come from elsewhere: they were on their way to this box when the change came."""
+    fields. The tuples may have come from elsewhere: they were on their way to this box when the change came. Several
+    new arcs have one old arc where a box was one for several and is not any more."""
     by_end = {_end(before, arc): arc for arc in before.arcs if arc.box is not None}
     found: dict[int, int] = {}
     for arc in after.arcs:
@@ -85,7 +88,11 @@ def _end(network: Network, arc: Arc) -> tuple[str, int]:
 
 def _move_queues(old: Engine, new: Engine, arcs: Mapping[int, int]) -> None:
     """Move the queues with their trains, and announce the trains to the new scheduler."""
-    queues: dict[int, ArcQueue] = {now: old.storage.queues[was] for now, was in arcs.items()}
+    queues: dict[int, ArcQueue] = {}
+    taken: set[int] = set()
+    for now, was in arcs.items():
+        queues[now] = old.storage.queues[was].copy() if was in taken else old.storage.queues[was]
+        taken.add(was)
     new.storage.take_over(queues)
     new.storage.peak_bytes = max(new.storage.peak_bytes, old.storage.peak_bytes)
     for arc, queue in queues.items():
@@ -96,7 +103,7 @@ def _move_queues(old: Engine, new: Engine, arcs: Mapping[int, int]) -> None:
 def _move_losses(old: Engine, new: Engine, arcs: Mapping[int, int], change: Change) -> None:
     """Move the counts of dropped tuples, and the record of what open windows lack. The shedder plans anew."""
     data = old.shedding.snapshot()
-    names = {old.network.arcs[was].name: new.network.arcs[now].name for now, was in arcs.items()}
+    names = {old.network.arcs[was].name: new.network.arcs[now].name for now, was in reversed(list(arcs.items()))}
     names |= _direct_arcs(old.network, new.network, change)
     boxes = {was: now for now, was in change.boxes.items()}
     moved: dict[str, dict[str, Any]] = {
