@@ -203,7 +203,8 @@ class Engine:
             if monotonic() > deadline or self.loop.failure is not None:
                 return False
             sleep(0.002)
-            self.loop.drain_mailbox()  # the end of the last plan wakes nobody: it would be read up to 20 ms later
+            if self.storage.is_empty():  # else the scheduler's thread decides, and nobody else
+                self.loop.drain_mailbox()  # the end of the last plan wakes nobody: it would be read up to 20 ms later
         return True
 
     def is_quiet(self) -> bool:
