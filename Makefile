@@ -1,6 +1,6 @@
 # One command equals CI: `make test`. Everything lives in .venv; the stamps make a second run cost nothing.
 .DEFAULT_GOAL := help
-.PHONY: help install install-spark run test test-core test-spark check format docs bench fuzz lock clean
+.PHONY: help install install-spark run test test-core test-spark check format docs console bench fuzz lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -58,6 +58,9 @@ check: $(DEV) ## lint and types
 format: $(DEV) ## lay the code out and sort its imports
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix --select I .
+
+console: ## the page at /, from router/console/source; needs Node, and only to change it
+	@cd router/console/source && npm ci --no-audit --no-fund --silent && node build.mjs
 
 docs: $(DEV) ## write the pages of docs/ that are made from the code: boxes, functions, policies, metrics, network file
 	@$(BIN)/python -m tests.docs.write

@@ -14,39 +14,29 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
-import orjson
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from catalog.config.words import did_you_mean
 from catalog.describe import TapPlace, find_tap_place, network_json, tap_places
 from catalog.errors import AuroraError
-from catalog.legend import LEGEND
 from catalog.network import Network
 from router.access.http_door import user_of
+from router.console.handlers import ConsoleHandlers, ConsoleQueries
 from router.http_answers import HEADERS, RequestError, json_answer
 from router.http_change import ChangeDoor, ChangeHandlers
-from router.tap import Tap, TapSource, Unregister
+from router.tap import KeepRows, Tap, TapSource, Unregister
 
 MAX_TAPS = 16
 MAX_FOLLOWERS = 4
 FOLLOW_SECONDS = 60
 TAP_LIMIT = 100
-
-_PAGE = Path(__file__).with_name("page.html")
-_PAGE_HEADERS = {
-    **HEADERS,
-    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
-}
-
 
 Explanation = Callable[[], Mapping[str, Any]]
 """Makes an answer of ``/api/v1/explain``. It takes some time, so the thread that found the tuple does not call it."""
@@ -81,8 +71,10 @@ class HttpQueries:
     explain: Callable[[str, str, int], Mapping[str, Any]]  # output, predicate and limit in; raises AuroraError
     follow: FollowQuery
     drops: Callable[[int], Mapping[str, Any]]  # a limit in; the shed plans and what each dropped out
+    tap_filter: Callable[[TapPlace, str], KeepRows] | None = None  # a place and an expression in; raises AuroraError
     change: ChangeDoor | None = None  # None: the network cannot be changed
     admin: AdminQueries | None = None
+    console: ConsoleQueries | None = None  # None: there is no page
 
 
 class HttpApp:
@@ -91,7 +83,6 @@ class HttpApp:
     def __init__(self, queries: HttpQueries) -> None:
         handlers = self._handlers = _Handlers(queries)
         routes = [
-            Route("/", handlers.page),
             Route("/metrics", handlers.metrics),
             Route("/health", handlers.health),
             Route("/ready", handlers.ready),
@@ -115,14 +106,24 @@ class HttpApp:
                 Route("/api/v1/queries/{name}", changes.get_query),
                 Route("/api/v1/queries/{name}", changes.delete_query, methods=["DELETE"]),
             ]
+        self._console = None if queries.console is None else ConsoleHandlers(queries.console)
+        if self._console is not None:
+            routes += self._console.routes()
         self._paths = [route.path for route in routes]
         self._app = Starlette(routes=routes, exception_handlers={RequestError: _refuse, 404: self._not_found})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
+    def open(self) -> None:
+        """Begin what runs beside the requests. On the loop's thread."""
+        if self._console is not None:
+            self._console.open()
+
     def close(self) -> None:
-        """End all taps. On the loop's thread."""
+        """End all taps and pages. On the loop's thread."""
+        if self._console is not None:
+            self._console.close()
         for tap in self._handlers.taps:
             tap.end()
 
@@ -145,14 +146,9 @@ class _Handlers:
 
     def __init__(self, queries: HttpQueries) -> None:
         self._queries = queries
-        legend = orjson.dumps([list(term) for term in LEGEND]).decode()
-        self._page = _PAGE.read_text(encoding="utf-8").replace("/*LEGEND*/[]", legend)
         # Both on the loop's thread only.
         self.taps: dict[Tap, str] = {}  # oldest first, with the address of the peer
         self.following = 0  # requests that wait for a tuple
-
-    async def page(self, _: Request) -> Response:
-        return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def health(self, _: Request) -> Response:
         """Answer that the process lives and its loop runs. Nothing else is checked."""
@@ -253,11 +249,22 @@ class _Handlers:
         limit = _number(request, "limit", TAP_LIMIT, 0, 10**9)
         user = user_of(request)
         peer = user.name if user is not None and user.name else request.client.host if request.client else ""
+        keep = self._filter(place, request.query_params.get("where", ""))
         self._make_room_for_tap(peer)
-        tap = Tap(place, every, limit)
+        tap = Tap(place, every, limit, keep)
         unregister = self._queries.tap(place, tap.offer)
         self.taps[tap] = peer
         return _TapResponse(tap, lambda: self._close(tap, unregister))
+
+    def _filter(self, place: TapPlace, where: str) -> KeepRows | None:
+        if not where:
+            return None
+        if (make := self._queries.tap_filter) is None:
+            raise RequestError(404, "this daemon filters no taps")
+        try:
+            return make(place, where)
+        except AuroraError as error:
+            raise RequestError(400, str(error), getattr(error, "hint", "")) from error
 
     def _make_room_for_tap(self, peer: str) -> None:
         """End the oldest tap of the peer that has the most, if all are taken and that peer has more than a fair part.

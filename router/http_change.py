@@ -72,16 +72,22 @@ class ChangeHandlers:
         return await _answer(lambda: self._door.remove_query(name, dry_run=dry_run))
 
 
+def problems_json(error: NetworkError) -> dict[str, Any]:
+    """Return everything that is wrong with a network file, each with its place."""
+    return {
+        "problems": [
+            {"line": p.line, "column": p.column, "place": p.place, "message": p.message, "hint": p.hint}
+            for p in error.problems
+        ]
+    }
+
+
 async def _answer(work: Any) -> Response:
     """Run a change on another thread, and answer with its outcome or with all that is wrong."""
     try:
         return json_answer(await run_in_threadpool(work))
     except NetworkError as error:
-        problems = [
-            {"line": p.line, "column": p.column, "place": p.place, "message": p.message, "hint": p.hint}
-            for p in error.problems
-        ]
-        return json_answer({"error": "the network file has errors", "hint": "", "problems": problems}, 422)
+        return json_answer({"error": "the network file has errors", "hint": "", **problems_json(error)}, 422)
     except ChangeRefusedError as error:
         told = {} if error.plan is None else {"plan": error.plan}
         return json_answer({"error": str(error), "hint": error.hint, **told}, error.status)

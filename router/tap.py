@@ -22,6 +22,9 @@ Unregister = Callable[[], None]
 TapSource = Callable[[TapPlace, Callable[[Train], None]], Unregister]
 """Registers a callback for every train that passes a place, on the thread that moves it. Returns the unregistration."""
 
+KeepRows = Callable[[Train], Train]
+"""Returns the tuples of a train that the watcher wants to see. Any thread."""
+
 PENDING_TUPLES = 2_000
 CHUNK_TUPLES = 500  # encoded in one go on the I/O thread: about 0.2 ms
 
@@ -29,15 +32,16 @@ CHUNK_TUPLES = 500  # encoded in one go on the I/O thread: about 0.2 ms
 class Tap:
     """The engine's threads call ``offer``; ``lines`` runs on the loop that constructed the tap.
 
-    The tap keeps each ``every``-th tuple and ends after ``limit`` tuples; 0 means no limit.
+    The tap keeps each ``every``-th tuple and ends after ``limit`` tuples; 0 means no limit. ``keep`` is asked first.
     """
 
-    def __init__(self, place: TapPlace, every: int, limit: int) -> None:
+    def __init__(self, place: TapPlace, every: int, limit: int, keep: KeepRows | None = None) -> None:
         assert every >= 1
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
         self._encoder = NdjsonEncoder(place.schema)
         self._every, self._limit = every, limit
+        self._keep = keep
         self._lock = Lock()
         self._trains: deque[Train] = deque()
         self._pending = 0
@@ -54,6 +58,8 @@ class Tap:
 
     def offer(self, train: Train) -> None:
         """Keep as many tuples as there is room for. Any thread."""
+        if self._keep is not None and train.count:
+            train = self._keep(train)
         if train.count == 0:
             return
         with self._lock:

@@ -44,7 +44,8 @@ def simulate(
     ] = "poisson",
     workers: Annotated[int | None, typer.Option(min=1, max=256, help="Worker threads. \\[default: the file's]")] = None,
     from_stats: Annotated[
-        str | None, typer.Option(metavar="URL", help="Take costs, selectivities and rates from a running daemon.")
+        str | None,
+        typer.Option(metavar="URL", help="Take costs and rates of a running daemon, or of its stats in a file."),
     ] = None,
     measure: Annotated[
         bool, typer.Option(help="Measure costs first: run the boxes on sample tuples for a moment.")
@@ -190,6 +191,14 @@ def _ask(url: str | None) -> dict[str, Any] | None:
         return None
     from engine.cli.remote import Remote, RemoteError
 
+    if Path(url).is_file():
+        import orjson
+
+        try:
+            known: dict[str, Any] = orjson.loads(Path(url).read_bytes())
+        except orjson.JSONDecodeError as error:
+            _refuse(f"--from-stats: {url} is not JSON: {error}")
+        return known
     try:
         answer: dict[str, Any] = Remote(url).json("/api/v1/stats")
     except RemoteError as error:

@@ -61,6 +61,15 @@ class LiveChanges:
                 self._text = text
             return answer
 
+    @property
+    def text(self) -> str:
+        """The network file that runs; empty when the network has none."""
+        return self._text
+
+    def read(self, text: str) -> Network:
+        """Read a network file as if it were to follow the one that runs. Raises NetworkError."""
+        return self._read(text, self._daemon.network)
+
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def queries(self) -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ class Daemon:
         busy = self._monitoring.busy
         self._web = Web(
             network, self.engine, self.server, self.monitor, busy, self.readiness, shares, self.changes, self.access,
-            self.keeper,
+            self.keeper, lambda: self.overload,
         )  # fmt: skip
         self.explain = self._web.explain
 

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from catalog.describe import TapPlace, tap_places
 from catalog.errors import AuroraError
 from catalog.network import Network
+from engine.daemon.change import LiveChanges
+from engine.daemon.console import Console
 from engine.daemon.descriptors import DescriptorShares
 from engine.daemon.names import Names
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from engine.run.journeys.journey import Journey
-from engine.run.taps import Watch
+from engine.run.taps import Watch, tap_filter
+from load_shedder.control_loop import OverloadControl
 from qos_monitor.busy import BusyHistory
 from qos_monitor.loop import Monitor
+from qos_monitor.sampler import Sample
 from router.access.access import Access
 from router.access.http_door import HttpDoor
 from router.http import AdminQueries, Explanation, HttpQueries, make_app
-from router.http_change import ChangeDoor
 from router.http_server import HttpPlaces, HttpServer
 from router.server import Server
 
@@ -47,9 +50,10 @@ class Web:
         busy: BusyHistory,
         readiness: Readiness,
         shares: DescriptorShares,
-        door: ChangeDoor,
+        door: LiveChanges,
         access: Access,
         keeper: Keeper | None,
+        overload: Callable[[], OverloadControl[Sample]],
     ) -> None:
         self._keeper = keeper
         self._shares = shares
@@ -58,6 +62,7 @@ class Web:
         self._door = door
         self._taps: dict[int, _OpenTap] = {}
         self._tap_numbers = count()
+        self._console = Console(lambda: self._monitor.stats(), lambda: self._network, door, overload)
         self.http: HttpServer | None = None
         self.adopt(network, engine, monitor, busy, readiness)
 
@@ -81,8 +86,10 @@ class Web:
         """Listen, unless the network file has no ``http`` address. Raises ListenError."""
         listen = self._network.config.http.listen
         if listen is not None:
+            app = make_app(self._queries())
+            app.open()
             self.http = await HttpServer.start(
-                HttpDoor(make_app(self._queries()), self._network.config.http.hosts, self._access),
+                HttpDoor(app, self._network.config.http.hosts, self._access),
                 listen.host,
                 listen.port,
                 places=HttpPlaces(self._shares.http, self._shares.http_reserved),
@@ -140,11 +147,13 @@ class Web:
             ready=lambda: self._readiness.checks(),
             dead_letters=self._dead_letters,
             tap=self._tap,
+            tap_filter=tap_filter,
             explain=self.explain,
             follow=self.follow,
             drops=lambda limit: self._engine.shedding.to_json(limit),
             change=self._door,
             admin=AdminQueries(lambda: self._names.listing(), lambda *name: self._names.drop(*name), self._savepoint),
+            console=self._console.queries(),
         )
 
     def _tap(self, place: TapPlace, watch: Watch) -> Callable[[], None]:

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from threading import Lock
 
 from catalog.describe import TapPlace
+from catalog.errors import AuroraError, ExpressionError
 from catalog.network import Network
+from catalog.schema import Type
+from engine.operators.expressions import Scope, compile_expression
 from storage.train import Train
 
 Watch = Callable[[Train], None]
@@ -55,6 +58,28 @@ class Taps:
         if source.stream is not None:  # the arc carries the stream's trains
             return self.streams, source.stream
         return self.arcs, place.number
+
+
+class TapFilterError(AuroraError):
+    """The expression of a tap is wrong."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def tap_filter(place: TapPlace, where: str) -> Callable[[Train], Train]:
+    """Return a callable that keeps the tuples of a train for which the expression is true. Raises TapFilterError."""
+    try:
+        predicate = compile_expression(where, place.schema, expect=Type.BOOLEAN)
+    except ExpressionError as error:
+        raise TapFilterError(f"where: {error.message}", error.hint) from error
+
+    def keep(train: Train) -> Train:
+        mask = predicate.mask(Scope(train))
+        return train if mask is None else train.where(mask)
+
+    return keep
 
 
 def offer(watches: tuple[Watch, ...], train: Train) -> None:

@@ -42,6 +42,14 @@ class CappedFlow(NamedTuple):
     loss: float  # utility, in addition to that of the moves
 
 
+class MapStep(NamedTuple):
+    """A stretch of the map on which one place gives up more and more."""
+
+    place: DropPlace
+    saves: float  # share of all work that is saved at its end
+    costs: float  # utility given up at its end
+
+
 class RoadMap:
     """Immutable. Work is in ns per second, at the rates that the map was drawn for."""
 
@@ -66,6 +74,16 @@ class RoadMap:
     def most_ns(self) -> float:
         """The most work that any plan saves."""
         return float(self.saved_ns[-1])
+
+    def steps(self) -> list[MapStep]:
+        """Return the map for people: from nothing to everything, moves of one place in a row taken together."""
+        found: list[MapStep] = []
+        for move, saved_ns, loss in zip(self._moves, self.saved_ns[1:].tolist(), self.loss[1:].tolist(), strict=True):
+            step = MapStep(self.places[move.place], saved_ns / self.load_ns if self.load_ns > 0 else 0.0, loss)
+            if found and found[-1].place == step.place:
+                found.pop()
+            found.append(step)
+        return found
 
     def kept(self, saving_ns: float) -> Floats:
         """Return, by place, the share that it keeps when this much work must be saved."""

@@ -98,6 +98,12 @@ class Shedder:
             return None
         return self._make_plan(wanted, caps, verdict)
 
+    def current_map(self) -> RoadMap | None:
+        """Return the map in force, or one of the present statistics where none is drawn yet. For people; any thread."""
+        if self.road_map is not None or not self.places:
+            return self.road_map
+        return self._draw()
+
     # -- what one worker cannot do, and what no plan can save --------------------------------------------------------
 
     def _set_places(self, places: tuple[DropPlace, ...]) -> None:

@@ -1,0 +1,69 @@
+// Numbers of the look that is shown, by name: rates of arcs, drops, the utility behind a box.
+import { computed } from "@preact/signals";
+import { before, network, seconds, shown } from "./state.js";
+import { sum, utilityOf } from "./units.js";
+
+const byName = list => new Map((list || []).map(each => [each.name, each]));
+export const boxes = computed(() => byName(shown.value?.boxes));
+export const arcs = computed(() => byName(shown.value?.arcs));
+export const streams = computed(() => byName(shown.value?.streams));
+export const outputs = computed(() => byName(shown.value?.outputs));
+const boxesBefore = computed(() => byName(before.value?.boxes));
+const arcsBefore = computed(() => byName(before.value?.arcs));
+
+const perSecond = (now, then) => (seconds.value > 0 && then != null ? Math.max(0, now - then) / seconds.value : 0);
+
+// An arc inside a plan has no queue, so its rate is that of the port that feeds it.
+export function arcRate(arc) {
+  const from = arc.from.split(".")[0];
+  const stream = streams.value.get(from);
+  if (stream && arc.from === from) return stream.rate_per_s;
+  const box = boxes.value.get(from);
+  if (!box) return 0;
+  const described = network.value.boxes.find(b => b.name === from);
+  const port = Math.max(0, described.ports.findIndex(p => p.arcs.includes(arc.name)));
+  const then = boxesBefore.value.get(from);
+  return perSecond(box.tuples_out_by_port[port] ?? box.tuples_out, then && (then.tuples_out_by_port[port] ?? then.tuples_out));
+}
+export const arcDropped = name => sum(arcs.value.get(name)?.shed);
+export const arcDropRate = name => perSecond(arcDropped(name), arcsBefore.value.has(name) ? sum(arcsBefore.value.get(name).shed) : null);
+export const queued = name => arcs.value.get(name)?.tuples ?? 0;
+
+// The outputs that each stream and box feeds.
+export const reach = computed(() => {
+  const found = new Map();
+  if (!network.value) return found;
+  const next = new Map();
+  for (const arc of network.value.arcs) {
+    const from = arc.from.split(".")[0];
+    next.set(from, [...(next.get(from) || []), arc.to]);
+  }
+  const outputNames = new Set(network.value.outputs.map(o => o.name));
+  const walk = name => {
+    if (found.has(name)) return found.get(name);
+    const ends = new Set(outputNames.has(name) ? [name] : []);
+    found.set(name, ends);
+    for (const to of next.get(name) || []) for (const end of walk(to)) ends.add(end);
+    return ends;
+  };
+  for (const each of [...network.value.streams, ...network.value.boxes, ...network.value.outputs]) walk(each.name);
+  return found;
+});
+export function utilityBehind(name) {
+  const worst = [...(reach.value.get(name) || [])].map(o => outputs.value.get(o)).filter(Boolean).map(utilityOf);
+  return worst.length ? Math.min(...worst) : 1;
+}
+
+export const totals = computed(() => {
+  const look = shown.value;
+  if (!look) return null;
+  const onArcs = look.arcs.reduce((a, arc) => a + sum(arc.shed), 0);
+  const atEdge = look.streams.reduce((a, s) => a + sum(s.edge?.dropped), 0);
+  const forReaders = look.outputs.reduce((a, o) => a + o.dropped, 0);
+  return {
+    dropped: onArcs + atEdge + forReaders,
+    utility: look.outputs.length ? look.outputs.reduce((a, o) => a + utilityOf(o), 0) : null,
+    outputs: look.outputs.length,
+    residual: sum(look.conservation_residual),
+  };
+});

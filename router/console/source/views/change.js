@@ -1,0 +1,120 @@
+// The change view: edit the network file, see what is wrong and what a change would do, deploy it, roll back; bills.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { html } from "../html.js";
+import { Table, Trouble } from "../parts.js";
+import { ask, network } from "../state.js";
+import { bytes, clock, count, percent, rate, time, utility } from "../units.js";
+import { Editor } from "./editor.js";
+
+const SETTLE_MS = 400;
+const FATES = { kept: "kept", rebuilt: "rebuilt", added: "added", removed: "removed", altered: "altered" };
+
+// The line of `name:` under the section of this kind.
+export function lineOf(text, kind, name) {
+  const section = { stream: "streams", box: "boxes", output: "outputs" }[kind], lines = text.split("\n");
+  const from = lines.findIndex(l => l.startsWith(`${section}:`));
+  const plain = name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const at = lines.findIndex((l, i) => i > from && new RegExp(`^\\s+["']?${plain}["']?\\s*:`).test(l));
+  return from < 0 || at < 0 ? null : at + 1;
+}
+
+export function Diff({ plan }) {
+  if (!plan) return null;
+  if (plan.same) return html`<p class="quiet">the same as what runs</p>`;
+  const told = plan.parts.filter(p => p.fate !== "kept" || p.was);
+  return html`<div class="diff"><p>${Object.keys(FATES).map(fate => [fate, plan.parts.filter(p => p.fate === fate).length]).filter(([, n]) => n).map(([fate, n]) => html`<span key=${fate} class=${`fate ${fate}`}>${n} ${fate}</span>`)}</p>
+    <${Table} head=${["what", "name", "fate", "why"]} empty="every part is kept" rows=${told.map(p => [p.kind, p.name, html`<span class=${`fate ${p.fate}`}>${p.fate}</span>`, [p.was ? `was ${p.was}` : "", p.why || ""].filter(Boolean).join("; ")])} />
+    ${plan.drops_state?.length > 0 && html`<p class="fair">The state of ${plan.drops_state.map(p => p.name || p).join(", ")} will be dropped.</p>`}
+    ${plan.needs_restart?.length > 0 && html`<p class="bad">A restart is needed for ${plan.needs_restart.map(p => p.name || p).join(", ")}.</p>`}</div>`;
+}
+
+function Forecast({ forecast }) {
+  if (!forecast?.outputs?.length) return null;
+  return html`<h3>What it would do to the outputs</h3><${Table} head=${["output", "utility: now", "then", "p99: now", "then"]} rows=${forecast.outputs.map(o => [o.name, utility(o.now?.utility ?? o.utility_now), utility(o.then?.utility ?? o.utility_then ?? o.utility), time(o.now?.p99_ns ?? o.p99_now_ns), time(o.then?.p99_ns ?? o.p99_then_ns ?? o.p99_ns)])} />`;
+}
+
+function Revisions({ onRoll, version }) {
+  const [found, setFound] = useState(null);
+  useEffect(() => { ask("/api/v1/revisions").then(a => setFound(a.revisions), () => setFound([])); }, [version]);
+  if (!found?.length) return null;
+  return html`<section><h2>Revisions</h2><${Table} head=${["number", "when", "who", "what", ""]} rows=${found.slice().reverse().map(r => [r.number, r.at || (r.at_ns ? new Date(r.at_ns / 1e6).toLocaleString() : ""), r.author || "", r.summary || r.why || "", r.current || r.is_current ? "runs now" : html`<button onClick=${() => onRoll(r.number)}>roll back to ${r.number}</button>`])} /></section>`;
+}
+
+function Bills() {
+  const [found, setFound] = useState(null);
+  useEffect(() => {
+    const look = () => ask("/api/v1/bills").then(setFound, () => {});
+    look();
+    const timer = setInterval(look, 3000);
+    return () => clearInterval(timer);
+  }, []);
+  const bills = found?.bills || found?.queries;
+  if (!bills?.length) return null;
+  return html`<section><h2>Bills</h2><p>What each query costs. The cost of a shared box is split by the tuples that each query takes from it.</p>
+    <${Table} head=${["query", "CPU", "share of busy time", "tuples", "in queues", "state", "dropped"]} rows=${bills.map(b => [b.query ?? b.name, time(b.busy_ns ?? b.cpu_ns), percent(b.share ?? b.busy_share, 1), count(b.tuples ?? b.tuples_in), bytes(b.queue_bytes || 0), bytes(b.state_bytes || 0), count(b.dropped ?? 0)])} /></section>`;
+}
+
+export function ChangeView() {
+  const [text, setText] = useState(null), [running, setRunning] = useState("");
+  const [problems, setProblems] = useState([]), [plan, setPlan] = useState(null), [error, setError] = useState(null);
+  const [said, setSaid] = useState(""), [isBusy, setBusy] = useState(false), [mustConfirm, setConfirm] = useState(null);
+  const editor = useRef(null), number = useRef(0);
+  const load = () => ask("/api/v1/network/file").then(a => { setText(a.text); setRunning(a.text); }, setError);
+  useEffect(() => { load(); }, []);
+  useEffect(() => {
+    if (text == null) return;
+    const mine = ++number.current;
+    const timer = setTimeout(async () => {
+      try {
+        const found = await ask("/api/v1/network?dry_run=true", { method: "PUT", body: text });
+        if (mine === number.current) { setPlan(found); setProblems([]); setError(null); }
+      } catch (failed) {
+        if (mine !== number.current) return;
+        setPlan(failed.body?.plan || null);
+        setProblems(failed.body?.problems || []);
+        setError(failed.body?.problems ? null : failed);
+      }
+    }, SETTLE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const deploy = async dropState => {
+    setBusy(true); setError(null); setSaid(""); setConfirm(null);
+    try {
+      const done = await ask(`/api/v1/network?drop_state=${dropState}`, { method: "PUT", body: text });
+      setSaid(done.applied ? `deployed: version ${done.version}, after ${Math.round(1e3 * done.seconds)} ms` : "nothing to change");
+      setRunning(text);
+      setPlan({ ...done, same: true });
+    } catch (failed) {
+      if (failed.status === 409 && /drops the state/.test(failed.message)) setConfirm(failed.message);
+      else if (failed.body?.problems) setProblems(failed.body.problems);
+      else setError(failed);
+    }
+    setBusy(false);
+  };
+  const roll = async to => {
+    setBusy(true); setError(null); setSaid("");
+    try { const done = await ask(`/api/v1/revisions/${to}/rollback?drop_state=true`, { method: "POST" }); setSaid(`rolled back to ${to}: version ${done.version}`); await load(); } catch (failed) { setError(failed); }
+    setBusy(false);
+  };
+  const ready = made => {
+    editor.current = made;
+    const wanted = sessionStorage.getItem("aurorad.goTo");
+    if (!wanted) return;
+    sessionStorage.removeItem("aurorad.goTo");
+    const [kind, ...name] = wanted.split("/"), line = lineOf(made.text(), kind, name.join("/"));
+    if (line) made.goTo(line);
+  };
+  if (text == null) return html`<div class="page"><h1>Change</h1>${error ? html`<${Trouble} error=${error} />` : html`<p class="empty">loading …</p>`}</div>`;
+  const isSame = text === running;
+  return html`<div class="page change"><h1>Change</h1>
+    <div class="sides"><div class="left"><${Editor} text=${text} problems=${problems} onChange=${setText} onReady=${ready} /></div>
+      <div class="right" aria-live="polite">
+        <p class="actions"><button class="main" disabled=${isBusy || problems.length || isSame} onClick=${() => deploy(false)}>${isBusy ? "deploying …" : "deploy"}</button>
+          <button disabled=${isBusy || isSame} onClick=${() => setText(running)}>undo all</button></p>
+        ${said && html`<p class="good" role="status">${said}</p>`}<${Trouble} error=${error} />
+        ${mustConfirm && html`<div class="confirm" role="alertdialog" aria-label="confirm"><p>${mustConfirm}.</p><button class="main" onClick=${() => deploy(true)}>deploy and drop it</button> <button onClick=${() => setConfirm(null)}>not now</button></div>`}
+        ${problems.length > 0 && html`<h2>${problems.length} ${problems.length === 1 ? "error" : "errors"}</h2><ul class="problems">${problems.map((p, i) => html`<li key=${i}><button class="link" onClick=${() => editor.current?.goTo(p.line)}>line ${p.line}</button> <b>${p.place}</b> ${p.message} ${p.hint && html`<span class="hint">${p.hint}</span>`}</li>`)}</ul>`}
+        ${!problems.length && html`<h2>What it does</h2><${Diff} plan=${plan} /><${Forecast} forecast=${plan?.forecast || plan?.prediction} />`}
+      </div></div>
+    <${Revisions} onRoll=${roll} version=${network.value?.version} /><${Bills} /></div>`;
+}
