@@ -117,7 +117,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_every_address_answers(daemon: Daemon) -> None:
-    for path in ("/", "/metrics", "/health", "/ready", "/api/v1/network", "/api/v1/stats", "/api/v1/dead_letters"):
+    for path in ("/metrics", "/health", "/ready", "/api/v1/network", "/api/v1/stats", "/api/v1/dead_letters"):
         assert daemon.get(path)[0] == 200, path
     assert b"aurorad_load_ratio" in daemon.get("/metrics")[1]
     assert daemon.get("/metrics", Accept="application/openmetrics-text;version=1.0.0")[1].endswith(b"# EOF\n")
