@@ -27,7 +27,6 @@ Read in this order: ``shed_plan`` (the data), ``decide/places`` (where), ``decid
 ``decide/segments``, ``decide/graphs``, ``decide/walk`` and ``decide/road_map`` (which drops), ``decide/controller``
 (how far), ``decide/unit_caps`` and ``decide/urgent_levels`` (what is full alone, and what is urgent alone),
 ``decide/incurable``, ``decide/shedder`` (all of it on a tick), ``control_loop``; then ``apply/picks`` (which tuples),
-``apply/keyed_pick``, ``apply/arc``, ``apply/shedding`` (the plan in force), ``apply/limits``; then ``record/ring``,
-``record/losses``, ``record/key_groups`` and ``record/book``. ``decide/warnings`` tells the user in advance where
-shedding cannot work.
+``apply/arc``, ``apply/shedding`` (the plan in force), ``apply/limits``; then ``record/ring``, ``record/losses`` and
+``record/book``. ``decide/warnings`` tells the user in advance where shedding cannot work.
 """

@@ -8,8 +8,7 @@ choose the tuples there; it follows from the boxes behind the arc:
 
 - ``random``: every box behind it answers a part of its input with a part of its answer (filter, map, inner join).
 - ``semantic``: the same, and the outputs behind it state which tuples matter least (``prefer``, a value graph).
-- ``windows``: an aggregate lies behind it. Whole windows are dropped, key by key where the windows have keys, so that
-  every window that comes out is exact.
+- ``windows``: an aggregate lies behind it. Whole windows are dropped, so that every window that comes out is exact.
 
 An aggregate that is declared ``approximate`` states in a column which share of its input it saw. Before such a box
 ``random`` is allowed.

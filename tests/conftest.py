@@ -32,3 +32,15 @@ def no_thread_left_behind() -> Iterator[None]:
         if time.monotonic() > deadline:
             pytest.fail(f"threads still running after the test: {left}")
         time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def compiled_kernels() -> Iterator[None]:
+    """Run the compiled loops of all kernels instead of their numpy twins. Compiling takes seconds, the first time."""
+    from engine.operators.compiled.compiler import compile_known
+    from engine.operators.compiled.kernel import known
+
+    compile_known()
+    yield
+    for kernel in known:
+        kernel.choose(compiled=False)

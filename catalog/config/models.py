@@ -82,6 +82,7 @@ class EngineSection(Section):
     retain_bytes: PositiveSize = Field(default=1024**3, alias="retain")
     forget_outputs: list[str] = Field(default=[])
     explain: bool = True
+    kernels: bool = True
     drain_ns: PositiveDuration = Field(default=20 * 10**9, alias="drain")
     python_path: list[str] = Field(default=[], max_length=100)
     stop: Literal["close", "keep", "drop"] | None = None

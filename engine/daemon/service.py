@@ -30,6 +30,7 @@ from engine.daemon.draining import describe_inside
 from engine.daemon.logs import set_up_logs
 from engine.daemon.notify import READY, STOPPING, notify
 from engine.daemon.version import own_version
+from engine.operators.compiled.compiler import KernelCompiler
 from engine.run.network_file import read_network
 from engine.run.tuning import name_process, tune_process
 from qos_monitor.conservation import residuals
@@ -95,6 +96,8 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     signals = Signals((*STOPS, signal.SIGHUP))
     name_process("aurorad")
     tune_process()
+    if network.config.engine.kernels:
+        KernelCompiler().start()
     daemon = Daemon(
         network,
         version=own_version(),

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 from catalog.network import Network
 from catalog.stats import Statistics
 from engine.operators.call_limits import CallLimits
-from engine.operators.state.key_groups import tuple_groups
 from engine.run.delivery import Delivery, OutputLog
 from engine.run.executable import Sheds
 from engine.run.idle_path import idle_paths
@@ -94,7 +93,7 @@ class Engine:
         self.changes = 0  # of the policy
         self.shedding = Shedding(
             network,
-            LossBook(network, self._selectivity, tuple_groups),
+            LossBook(network, self._selectivity),
             Valuations(network, CompiledPreference),
             now_ns,
             on_change=self._apply_drops,

@@ -7,7 +7,7 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,8 @@ import numpy.typing as npt
 
 from catalog.loss import DROP_REASONS, DropReason
 from catalog.network import Arc
-from load_shedder.apply.keyed_pick import KeyedPick
 from load_shedder.apply.picks import RandomPick, ValuePick, WindowPick
 from load_shedder.decide.values import Valuation
-from load_shedder.record.key_groups import Groups
 from load_shedder.record.losses import ArcLosses, WindowGrid
 from load_shedder.shed_plan import Drop
 from storage.train import NO_WATERMARK, Train
@@ -29,16 +27,10 @@ Times = npt.NDArray[np.int64]
 
 class ArcDrops:
     def __init__(
-        self,
-        arc: Arc,
-        seed: int,
-        valuation: Valuation | None,
-        grids: Sequence[WindowGrid],
-        losses: ArcLosses | None,
-        key_groups: Callable[[Train], Groups] | None = None,
+        self, arc: Arc, seed: int, valuation: Valuation | None, grids: Sequence[WindowGrid], losses: ArcLosses | None
     ) -> None:
         """``grids`` are the windows behind the arc that must be dropped whole. ``losses`` is None when no windowed box
-        lies behind it. ``key_groups`` is None where windows go for all keys at once."""
+        lies behind it."""
         self.arc = arc
         self.drop: Drop | None = None  # by the plan in force; None: the plan drops nothing here
         self.dropped: dict[DropReason, int] = dict.fromkeys(DROP_REASONS, 0)
@@ -47,8 +39,7 @@ class ArcDrops:
         self._random = RandomPick(seed)
         self.values = ValuePick(seed)
         self._grids = tuple(grids)
-        self._key_groups = key_groups if grids else None
-        self._windows: WindowPick | KeyedPick | None = None
+        self._windows: WindowPick | None = None
         self._losses = losses
         self._time = None if not arc.time_field else arc.schema.index(arc.time_field)
         self._has_time = arc.time_field != ""
@@ -58,8 +49,7 @@ class ArcDrops:
         if drop is not None and drop.place.manner == "windows":
             windows = self._windows
             if windows is None or windows.span_ns < drop.place.window_ns:
-                make = WindowPick if self._key_groups is None else KeyedPick
-                self._windows = make(self._grids, drop.place.window_ns)
+                self._windows = WindowPick(self._grids, drop.place.window_ns)
             elif self.drop is None and not windows.is_open(self.latest_ns):
                 windows.begin()
         if drop is not None and self.drop is None and self._losses is not None:
@@ -123,30 +113,15 @@ class ArcDrops:
             return "semantic", self.values.pick(self._valuation(train), share), times_ns
         return "shed", self._random.pick(train.count, share), times_ns
 
-    def _timed(self, windows: WindowPick | KeyedPick, train: Train, times_ns: Times, share: float) -> Flags | None:
+    def _timed(self, windows: WindowPick, train: Train, times_ns: Times, share: float) -> Flags | None:
         """Pick by window. A tuple without an event time is in no window, so it stays; the box behind counts it."""
         valid = None if self._time is None else train.null_mask(self._time)
-        if valid is not None and not times_ns.shape[0]:
-            return np.zeros(train.count, np.bool_)
-        if isinstance(windows, WindowPick):
-            picked = windows.pick(times_ns, share)
-        else:
-            groups = self._groups(train)
-            assert groups is not None
-            picked = windows.pick(times_ns, groups, share, int(train.arrival_ns[-1]))
         if valid is None:
-            return picked
+            return windows.pick(times_ns, share)
         flags = np.zeros(train.count, np.bool_)
-        flags[valid] = picked
+        if times_ns.shape[0]:
+            flags[valid] = windows.pick(times_ns, share)
         return flags
-
-    def _groups(self, train: Train) -> Groups | None:
-        """Return the key groups of the tuples that have an event time; None where windows go for all keys at once."""
-        if self._key_groups is None:
-            return None
-        groups = self._key_groups(train)
-        valid = None if self._time is None else train.null_mask(self._time)
-        return groups if valid is None else groups[valid]
 
     def _times(self, train: Train) -> Times | None:
         """Return the event times that are not NULL; None when the arc has no event time any more."""
@@ -163,7 +138,7 @@ class ArcDrops:
         if times_ns is None or not times_ns.shape[0]:
             return
         valid = None if self._time is None else train.null_mask(self._time)
-        self._losses.note(times_ns, flags if valid is None else flags[valid], self._groups(train))
+        self._losses.note(times_ns, flags if valid is None else flags[valid])
 
     def snapshot(self) -> dict[str, Any]:
         return {str(reason): count for reason, count in self.dropped.items()}

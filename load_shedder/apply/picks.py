@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from load_shedder.record.losses import WindowGrid, first_and_last_spans
+from load_shedder.record.losses import WindowGrid
 
 Flags = npt.NDArray[np.bool_]
 Times = npt.NDArray[np.int64]
@@ -134,15 +134,24 @@ class WindowPick:
 
     def pick(self, times_ns: Times, share: float) -> Flags:
         """Return which tuples go: those whose windows all go."""
-        ranges = [first_and_last_spans(grid, self.span_ns, times_ns) for grid in self._grids]
+        ranges = [self._spans(grid, times_ns) for grid in self._grids]
         if self._kept_through is None:  # tuples before the pick are already in these windows
             self._kept_through = max(int(last.max()) for _, last in ranges)
         dropped = np.ones(times_ns.shape[0], np.bool_)
         for first, last in ranges:
             dropped &= self._look_up(last, share)
-            if first is not last and dropped.any():
+            if dropped.any() and not np.array_equal(first, last):
                 dropped &= self._look_up(first, share)
         return dropped
+
+    def _spans(self, grid: WindowGrid, times_ns: Times) -> tuple[Times, Times]:
+        """Return the spans in which the first and the last window of each tuple begin: equal, or neighbours."""
+        since = times_ns - grid.offset_ns
+        last = (since // grid.step_ns * grid.step_ns + grid.offset_ns) // self.span_ns
+        if grid.size_ns == grid.step_ns:
+            return last, last
+        first = (((since - grid.size_ns) // grid.step_ns + 1) * grid.step_ns + grid.offset_ns) // self.span_ns
+        return first, last
 
     def _look_up(self, spans: Times, share: float) -> Flags:
         low, high = int(spans.min()), int(spans.max())

@@ -108,7 +108,6 @@ class Shedding:
                 self.valuations.of_arc(arc),
                 self.book.grids(arc),
                 self.book.of_arc(arc),
-                self.book.key_groups(arc),
             )
             drops = self.by_arc.setdefault(arc, fresh)
         return drops

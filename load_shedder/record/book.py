@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.network import BoxNode, Network
-from load_shedder.record.key_groups import Groups, GroupsOfFields, HashKeys, key_fields
 from load_shedder.record.losses import ArcLosses, PaneGrid, WindowGrid
-from storage.train import NO_WATERMARK, Train
+from storage.train import NO_WATERMARK
 
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -65,14 +64,10 @@ class UpstreamPath:
 class LossBook:
     """``arcs`` holds the arcs with drops, now or earlier, that lead to a windowed box; an entry is never removed."""
 
-    def __init__(
-        self, network: Network, passed: Callable[[int, int], float], hash_keys: HashKeys | None = None
-    ) -> None:
-        """``passed`` returns the share of its input that a box has emitted by a port so far. Without ``hash_keys``
-        windows are dropped for all keys at once."""
+    def __init__(self, network: Network, passed: Callable[[int, int], float]) -> None:
+        """``passed`` returns the share of its input that a box has emitted by a port so far."""
         self.network = network
         self.passed = passed
-        self._hash_keys = hash_keys
         self.arcs: dict[int, ArcLosses] = {}
         self._behind = _windows_behind(network)
         self.boxes = {b: BoxLosses(self, network.boxes[b]) for b in sorted({b for s in self._behind for b in s})}
@@ -81,17 +76,6 @@ class LossBook:
         """Return the window grids of the boxes behind the arc that need whole windows."""
         return [g for b in sorted(self._behind[arc]) if not (view := self.boxes[b]).states_share and (g := view.grid)]
 
-    def key_groups(self, arc: int) -> Callable[[Train], Groups] | None:
-        """Return how to find the key groups of tuples on the arc; None where windows are dropped for all keys."""
-        fields = self._key_fields(arc)
-        hash_keys = self._hash_keys
-        return (lambda train: hash_keys(train, fields)) if hash_keys is not None and fields else None
-
-    def _key_fields(self, arc: int) -> tuple[str, ...]:
-        if self._hash_keys is None:
-            return ()
-        return key_fields(self.network, self.network.arcs[arc], self._behind[arc])
-
     def of_arc(self, arc: int) -> ArcLosses | None:
         """Return the record of this arc's losses; None when no windowed box lies behind it."""
         if arc not in self.arcs and self._behind[arc]:
@@ -99,9 +83,7 @@ class LossBook:
             grids = self.grids(arc)
             step_ns = min([g.step_ns for g in grids], default=1)
             common = gcd(*[n for g in grids for n in (g.step_ns, g.size_ns, g.offset_ns)]) if grids else 1
-            self.arcs[arc] = ArcLosses(
-                max(common, step_ns // FINEST_CELL, 1), bool(grids), set(panes), self._key_fields(arc)
-            )
+            self.arcs[arc] = ArcLosses(max(common, step_ns // FINEST_CELL, 1), bool(grids), set(panes))
         return self.arcs.get(arc)
 
     def forget(self, closed_ns: Callable[[int], int]) -> None:
@@ -143,9 +125,8 @@ class BoxLosses:
             return NO_WATERMARK
         return max(NO_WATERMARK, closed_ns - 2 * self.grid.size_ns - self._paths[arc].back_ns)
 
-    def spoiled(self, start_ns: Times, end_ns: Times, groups_of: GroupsOfFields | None = None) -> Flags | None:
-        """Return which of these windows lack something; None when none does. ``groups_of`` returns their key groups;
-        without it a window lacks what any key lacks."""
+    def spoiled(self, start_ns: Times, end_ns: Times) -> Flags | None:
+        """Return which of these windows lack something; None when none does."""
         found: Flags | None = None
         for arc, losses in list(self._book.arcs.items()):
             path = self._paths.get(arc)
@@ -153,7 +134,7 @@ class BoxLosses:
                 continue
             lows = np.maximum(start_ns, NO_WATERMARK + path.back_ns) - path.back_ns
             highs = np.minimum(end_ns, 2**63 - 1 - path.ahead_ns) + path.ahead_ns
-            mine = losses.spoiled(lows, highs, groups_of)
+            mine = losses.spoiled(lows, highs)
             found = mine if found is None else found | mine
         return found if found is not None and found.any() else None
 

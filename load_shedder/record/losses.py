@@ -16,14 +16,12 @@ Threads: the thread that moves the arc's trains writes, windowed boxes read, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from load_shedder.record.key_groups import Groups, GroupsOfFields, KeyedLosses
 
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -41,16 +39,6 @@ class WindowGrid(NamedTuple):
     step_ns: int
     size_ns: int
     offset_ns: int
-
-
-def first_and_last_spans(grid: WindowGrid, span_ns: int, times_ns: Times) -> tuple[Times, Times]:
-    """Return the spans in which the first and the last window of each tuple begin: equal, or neighbours."""
-    since = times_ns - grid.offset_ns
-    last = (since // grid.step_ns * grid.step_ns + grid.offset_ns) // span_ns
-    if grid.size_ns == grid.step_ns:
-        return last, last
-    first = (((since - grid.size_ns) // grid.step_ns + 1) * grid.step_ns + grid.offset_ns) // span_ns
-    return first, last
 
 
 class PaneCounts:
@@ -86,12 +74,10 @@ class PaneCounts:
 
 class ArcLosses:
     """``spoils``: some box behind the arc needs whole windows. ``grids`` are the panes of boxes that state their
-    share. ``fields`` are those of the keys by which windows are dropped; empty: for all keys at once."""
+    share."""
 
-    def __init__(self, cell_ns: int, spoils: bool, grids: Iterable[PaneGrid], fields: Sequence[str] = ()) -> None:
+    def __init__(self, cell_ns: int, spoils: bool, grids: Iterable[PaneGrid]) -> None:
         self._lock = Lock()
-        self.fields = fields
-        self._keyed = KeyedLosses(cell_ns)
         self.cell_ns = max(1, cell_ns)
         self.spoils = spoils
         self.panes: dict[PaneGrid, PaneCounts] = {grid: PaneCounts() for grid in grids}
@@ -100,17 +86,14 @@ class ArcLosses:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def note(self, times_ns: Times, dropped: Flags, groups: Groups | None = None) -> None:
-        """Note a train of which these tuples were dropped. With no drops too: the tuples kept are counted as well.
-        ``groups`` are the key groups of its tuples, where windows are dropped key by key."""
+    def note(self, times_ns: Times, dropped: Flags) -> None:
+        """Note a train of which these tuples were dropped. With no drops too: the tuples kept are counted as well."""
         with self._lock:
             for (pane_ns, offset_ns), counts in self.panes.items():
                 counts.add((times_ns - offset_ns) // pane_ns, dropped)
             if self.spoils:
                 gone = times_ns[dropped]
-                if gone.shape[0] and groups is not None:
-                    self._keyed.add(gone, groups[dropped])
-                elif gone.shape[0]:
+                if gone.shape[0]:
                     self._spoil(gone)
 
     def _spoil(self, times_ns: Times) -> None:
@@ -143,22 +126,15 @@ class ArcLosses:
 
     @property
     def is_empty(self) -> bool:
-        return not self._cells and self._keyed.is_empty
+        return not self._cells
 
-    def spoiled(self, start_ns: Times, end_ns: Times, groups_of: GroupsOfFields | None = None) -> Flags:
-        """Return, for each stretch of time (end excluded), whether a tuple in it may have been dropped. ``groups_of``
-        returns the key groups of windows, one for each stretch."""
+    def spoiled(self, start_ns: Times, end_ns: Times) -> Flags:
+        """Return, for each stretch of time (end excluded), whether a tuple in it may have been dropped."""
         with self._lock:
-            if not self._keyed.is_empty:
-                groups = groups_of(self.fields) if groups_of is not None else None
-                return self._keyed.spoiled(start_ns, end_ns, groups) | self._spoiled(start_ns, end_ns)
-            return self._spoiled(start_ns, end_ns)
-
-    def _spoiled(self, start_ns: Times, end_ns: Times) -> Flags:
-        if self._sorted is None:
-            spans = sorted(self._cells.values())
-            self._sorted = (np.array([s[0] for s in spans], np.int64), np.array([s[1] for s in spans], np.int64))
-        lows, highs = self._sorted
+            if self._sorted is None:
+                spans = sorted(self._cells.values())
+                self._sorted = (np.array([s[0] for s in spans], np.int64), np.array([s[1] for s in spans], np.int64))
+            lows, highs = self._sorted
         if not lows.shape[0]:
             return np.zeros(start_ns.shape[0], np.bool_)
         after = np.searchsorted(
@@ -173,7 +149,6 @@ class ArcLosses:
         with self._lock:
             for (pane_ns, offset_ns), counts in self.panes.items():
                 counts.forget((below_ns - offset_ns) // pane_ns)
-            self._keyed.forget(below_ns)
             old = [cell for cell, (_, high_ns) in self._cells.items() if high_ns < below_ns]
             for cell in old:
                 del self._cells[cell]
@@ -186,14 +161,12 @@ class ArcLosses:
         with self._lock:
             cells = [list(span) for span in self._cells.values()]
             panes = [[*grid, c.first, list(c.kept.items()), list(c.dropped.items())] for grid, c in self.panes.items()]
-            return {"cell_ns": self.cell_ns, "cells": cells, "panes": panes, "keyed": self._keyed.snapshot()}
+            return {"cell_ns": self.cell_ns, "cells": cells, "panes": panes}
 
     def restore(self, data: Mapping[str, Any]) -> None:
         self.cell_ns = max(self.cell_ns, int(data["cell_ns"]))
         for low_ns, high_ns in data["cells"]:
             self._widen(low_ns // self.cell_ns, low_ns, high_ns)
-        if "keyed" in data:  # older checkpoints have none
-            self._keyed.restore(data["keyed"])
         for pane_ns, offset_ns, first, kept, dropped in data["panes"]:
             counts = self.panes.get((pane_ns, offset_ns))
             if counts is not None:

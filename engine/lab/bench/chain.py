@@ -17,6 +17,7 @@ from catalog.network import Network
 from engine.lab.bench import workload
 from engine.lab.bench.harness import BenchError, Options, interleave
 from engine.lab.bench.report import Result
+from engine.operators.compiled.compiler import compile_known
 from engine.run.core import Engine
 from engine.run.network_file import read_network
 from engine.run.tuning import tune_process
@@ -166,6 +167,7 @@ def second_worker(size: int, options: Options) -> Result:
 
 
 def run(options: Options, queries: Sequence[int] = (), *, workers: bool = True) -> Iterator[Result]:
+    compile_known()
     tune_process()  # as the daemon does; the bare loop profits from it too
     for count in queries or tuple(TARGETS):
         yield engine_against_bare(count, options)

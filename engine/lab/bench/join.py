@@ -26,6 +26,7 @@ import numpy as np
 from catalog.schema import Schema
 from engine.lab.bench.harness import BenchError, Options, interleave
 from engine.lab.bench.report import Result
+from engine.operators.compiled.compiler import compile_known
 from engine.run.core import Engine
 from engine.run.network_file import read_network
 from engine.run.tuning import tune_process
@@ -289,6 +290,7 @@ def _spark_join(spark: Any, work: JoinRows, checkpoint: str) -> tuple[int, float
 
 def run(options: Options, *, spark: bool = False) -> Iterator[Result]:
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one core each; has no effect if polars is already imported
+    compile_known()
     tune_process()
     work = make_work(200_000 if options.quick else 1_000_000)
     boxes = {"band": band_box(work), "asof": ASOF_BOX}

@@ -29,6 +29,7 @@ from engine.lab.bench.harness import BenchError, Options, interleave
 from engine.lab.bench.report import Result
 from engine.operators.boxes.aggregate import Aggregate
 from engine.operators.boxes.base import Tally
+from engine.operators.compiled.compiler import compile_known
 from engine.run.core import Engine
 from engine.run.network_file import read_network
 from engine.run.tuning import tune_process
@@ -309,6 +310,7 @@ def resident_bytes() -> int:
 
 def run(options: Options, *, spark: bool = False) -> Iterator[Result]:
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one core each; has no effect if polars is already imported
+    compile_known()
     tune_process()
     work = make_work(1_000_000 if options.quick else 5_000_000)
     others = {"polars": polars_run(work), "duckdb": duckdb_run(work)}

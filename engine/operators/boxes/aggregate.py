@@ -43,10 +43,10 @@ arrival. There are no arrays: string_agg gives a string.
 `emit: update` sends the result of a window after each train that changed it, instead of once at its end.
 
 When tuples are dropped before the box (`overload: shed`), a result is never wrong without saying so: whole windows are
-dropped (of some keys, where the box has `by`), and a window that lacks a tuple does not come out. With `approximate:
-true` windows come out of the tuples that were kept, each with a field `share_seen`: the share of its tuples, over all
-keys, that the window saw; 1 when nothing is missing. The share is exact when tuples were dropped right before the box,
-or with only map, union and bsort in between. Behind a filter it is the share that was kept where tuples were dropped.
+dropped, and a window that lacks a tuple does not come out. With `approximate: true` windows come out of the tuples that
+were kept, each with a field `share_seen`: the share of its tuples, over all keys, that the window saw; 1 when nothing
+is missing. The share is exact when tuples were dropped right before the box, or with only map, union and bsort in
+between. Behind a filter it is the share that was kept where tuples were dropped.
 
 `approximate: {confidence: 95%}` adds two fields for each field of `select` that is a count, a sum or an avg: `n_low`
 and `n_high` for `n`. The value that the window would have without drops lies between them in 95 % of all results. `n`
@@ -286,10 +286,6 @@ class Aggregate(KeyedBox):
             return int(window.session), int(window.session), 0
         size_ns = window.tumbling or window.sliding
         return None if size_ns is None else (int(window.advance or size_ns), int(size_ns), int(window.offset))
-
-    def window_keys(self) -> tuple[str, ...]:
-        p = self.parameters
-        return () if p.approximate or p.emit == "update" else tuple(p.by)
 
     def window_ends_ns(self) -> tuple[int, int] | None:
         p = self.parameters

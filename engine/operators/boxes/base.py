@@ -175,11 +175,6 @@ class Box(ABC):
         """
         return None
 
-    def window_keys(self) -> tuple[str, ...]:
-        """Return the fields whose values hold windows apart: no result depends on tuples with other values in them.
-        Empty where there are none, or where the result of a window may leave before the window ends."""
-        return ()
-
     def window_ends_ns(self) -> tuple[int, int] | None:
         """Return (advance, phase) if results come out only when the watermark reaches phase plus a multiple of advance,
         and nothing else happens before that; else None."""

@@ -16,6 +16,13 @@ Numbers = npt.NDArray[np.int64]
 START = 64
 """Rows of a column at first."""
 
+_LONG = 65_536
+
+
+def longer(size: int) -> int:
+    """Return the size to grow a column to: twice as long, or half as long again where that is much memory."""
+    return 2 * size if size < _LONG else size + size // 2
+
 
 def grown(column: Array, size: int, fill: Any) -> Array:
     """Copy a column into a longer one; the new rows hold ``fill``."""
@@ -25,8 +32,8 @@ def grown(column: Array, size: int, fill: Any) -> Array:
 
 
 def fitted(column: Array, count: int, fill: Any) -> Array:
-    """Return the column if it has ``count`` rows, else one that is twice as long."""
-    return column if column.shape[0] >= count else grown(column, 2 * count, fill)
+    """Return the column if it has ``count`` rows, else a longer one."""
+    return column if column.shape[0] >= count else grown(column, longer(count), fill)
 
 
 def renumbered(column: Array, remap: Numbers, count: int, fill: Any) -> Array:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from secrets import randbits
 
 import numpy as np
 
 from catalog.schema import Type
+from engine.operators.compiled.hashing import WIDEST, ByWidth, distinct_loop, distinct_signature, own
 from engine.operators.state.columns import Array, Numbers
 
 _DENSE = 65_536
+_MULTIPLIERS = np.array([randbits(64) | 1 for _ in range(WIDEST)], np.uint64)  # keys must not choose their cells
 
 
 def bits_of(values: Array) -> Numbers:
@@ -32,9 +35,13 @@ def values_of(bits: Numbers, type: Type) -> Array:
 
 def distinct_rows(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
     """Return the position of the first of each distinct row, ascending, and for each row its number among them."""
-    count = columns[0].shape[0]
-    if not count:
+    if not columns[0].shape[0]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    return DISTINCT[len(columns)].run(tuple(columns))
+
+
+def _distinct(columns: tuple[Numbers, ...]) -> tuple[Numbers, Numbers]:
+    count = columns[0].shape[0]
     code, span = _row_code(columns)
     if span <= max(_DENSE, 8 * count):
         return _distinct_dense(code, span)
@@ -71,3 +78,18 @@ def _distinct_dense(code: Numbers, span: int) -> tuple[Numbers, Numbers]:
     first = np.flatnonzero(place.take(code) == positions)
     place[code.take(first)] = np.arange(first.shape[0])
     return first, place.take(code)
+
+
+def _distinct_compiled(loop: Callable[..., None]) -> Callable[[tuple[Numbers, ...]], tuple[Numbers, Numbers]]:
+    def distinct(columns: tuple[Numbers, ...]) -> tuple[Numbers, Numbers]:
+        count = columns[0].shape[0]
+        bits = (2 * count).bit_length()
+        cells = np.full(1 << bits, -1, np.int32)
+        first, inverse = np.empty(count + 1, np.int64), np.empty(count, np.int64)
+        loop(cells, np.uint64(64 - bits), _MULTIPLIERS, own(columns), first, inverse)
+        return first[: first[count]], inverse
+
+    return distinct
+
+
+DISTINCT = ByWidth("distinct", _distinct, distinct_loop, distinct_signature, _distinct_compiled)

@@ -7,14 +7,28 @@ its columns: an empty cell (-1) reads it, and needs no test of its own.
 
 The hash is multiply-shift with random odd multipliers, because keys come from outside and must not be able to choose
 their cells. No result depends on the multipliers.
+
+``find`` and ``insert`` are kernels (``engine/operators/compiled``): numpy here, loops there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from secrets import randbits
 
 import numpy as np
 import numpy.typing as npt
+
+from engine.operators.compiled.hashing import (
+    ByWidth,
+    Cells,
+    Multipliers,
+    find_loop,
+    find_signature,
+    insert_loop,
+    insert_signature,
+    own,
+)
 
 Array = npt.NDArray[np.int64]
 Columns = tuple[npt.NDArray[np.int64], ...]
@@ -26,10 +40,11 @@ _SPARSE = 4  # cells for each number after a rebuild: three of four probes that 
 class HashIndex:
     """Owned by the worker that runs the box."""
 
-    __slots__ = ("_bits", "_cells", "_multipliers", "used")
+    __slots__ = ("_bits", "_cells", "_find", "_insert", "_multipliers", "used")
 
     def __init__(self, columns: int) -> None:
-        self._multipliers = [np.uint64(randbits(64) | 1) for _ in range(columns)]
+        self._multipliers = np.array([randbits(64) | 1 for _ in range(columns)], np.uint64)
+        self._find, self._insert = FIND[columns], INSERT[columns]
         self._clear(0)
 
     def _clear(self, expected: int) -> None:
@@ -43,37 +58,11 @@ class HashIndex:
 
     def find(self, probes: Columns, columns: Columns) -> Array:
         """Return the number of each probe, -1 where there is none. The first probe may be one row for all."""
-        at = self._home(probes)
-        numbers = self._cells.take(at).astype(np.int64)
-        match = _equal(probes, columns, numbers)
-        if match.all():
-            return numbers
-        left = np.flatnonzero(~match)
-        found = numbers.take(left)
-        mask = len(self._cells) - 1
-        while left.shape[0]:
-            numbers[left] = -1
-            left = left[found != -1]
-            at[left] = (at.take(left) + 1) & mask
-            found = self._cells.take(at.take(left)).astype(np.int64)
-            match = _equal(tuple([p.take(left) if p.shape[0] != 1 else p for p in probes]), columns, found)
-            numbers[left[match]] = found[match]
-            left, found = left[~match], found[~match]
-        return numbers
+        return self._find.run(self._cells, self._bits, self._multipliers, probes, columns)
 
     def insert(self, probes: Columns, numbers: Array) -> None:
         """Add numbers that are not in the index. The owner must ask ``is_full`` first."""
-        at = self._home(probes)
-        cells = self._cells
-        mask = len(cells) - 1
-        left = np.arange(numbers.shape[0])
-        while left.shape[0]:
-            free = cells.take(at.take(left)) == -1
-            wanted = left[free]
-            cells[at.take(wanted)] = numbers.take(wanted)
-            lost = cells.take(at.take(wanted)) != numbers.take(wanted)  # two numbers wanted the same cell
-            left = np.concatenate([left[~free], wanted[lost]])
-            at[left] = (at.take(left) + 1) & mask
+        self._insert.run(self._cells, self._bits, self._multipliers, probes, numbers)
         self.used += numbers.shape[0]
 
     def is_full(self, more: int) -> bool:
@@ -84,11 +73,46 @@ class HashIndex:
         self._clear(numbers.shape[0] + more)
         self.insert(probes, numbers)
 
-    def _home(self, probes: Columns) -> Array:
-        total = probes[0].view(np.uint64) * self._multipliers[0]
-        for probe, multiplier in zip(probes[1:], self._multipliers[1:], strict=True):
-            total = total + probe.view(np.uint64) * multiplier
-        return (total >> np.uint64(64 - self._bits)).view(np.int64)
+
+def _find(cells: Cells, bits: int, multipliers: Multipliers, probes: Columns, columns: Columns) -> Array:
+    at = _home(probes, bits, multipliers)
+    numbers = cells.take(at).astype(np.int64)
+    match = _equal(probes, columns, numbers)
+    if match.all():
+        return numbers
+    left = np.flatnonzero(~match)
+    found = numbers.take(left)
+    mask = len(cells) - 1
+    while left.shape[0]:
+        numbers[left] = -1
+        left = left[found != -1]
+        at[left] = (at.take(left) + 1) & mask
+        found = cells.take(at.take(left)).astype(np.int64)
+        match = _equal(tuple([p.take(left) if p.shape[0] != 1 else p for p in probes]), columns, found)
+        numbers[left[match]] = found[match]
+        left, found = left[~match], found[~match]
+    return numbers
+
+
+def _insert(cells: Cells, bits: int, multipliers: Multipliers, probes: Columns, numbers: Array) -> None:
+    at = _home(probes, bits, multipliers)
+    mask = len(cells) - 1
+    left = np.arange(numbers.shape[0])
+    while left.shape[0]:
+        free = cells.take(at.take(left)) == -1
+        wanted = left[free]
+        cells[at.take(wanted)] = numbers.take(wanted)
+        lost = cells.take(at.take(wanted)) != numbers.take(wanted)  # two numbers wanted the same cell
+        left = np.concatenate([left[~free], wanted[lost]])
+        at[left] = (at.take(left) + 1) & mask
+
+
+def _home(probes: Columns, bits: int, multipliers: Multipliers) -> Array:
+    total = probes[0].view(np.uint64) * multipliers[0]
+    for probe, multiplier in zip(probes[1:], multipliers[1:], strict=True):
+        total = total + probe.view(np.uint64) * multiplier
+    home: Array = (total >> np.uint64(64 - bits)).view(np.int64)
+    return home
 
 
 def _equal(probes: Columns, columns: Columns, numbers: Array) -> npt.NDArray[np.bool_]:
@@ -96,3 +120,23 @@ def _equal(probes: Columns, columns: Columns, numbers: Array) -> npt.NDArray[np.
     for probe, column in zip(probes[1:], columns[1:], strict=True):
         match &= column.take(numbers) == probe
     return match
+
+
+def _find_compiled(loop: Callable[..., None]) -> Callable[[Cells, int, Multipliers, Columns, Columns], Array]:
+    def find(cells: Cells, bits: int, multipliers: Multipliers, probes: Columns, columns: Columns) -> Array:
+        out = np.empty(probes[-1].shape[0], np.int64)
+        loop(cells, np.uint64(64 - bits), multipliers, own(probes), columns, out)
+        return out
+
+    return find
+
+
+def _insert_compiled(loop: Callable[..., None]) -> Callable[[Cells, int, Multipliers, Columns, Array], None]:
+    def insert(cells: Cells, bits: int, multipliers: Multipliers, probes: Columns, numbers: Array) -> None:
+        loop(cells, np.uint64(64 - bits), multipliers, own(probes), numbers)
+
+    return insert
+
+
+FIND = ByWidth("find", _find, find_loop, find_signature, _find_compiled)
+INSERT = ByWidth("insert", _insert, insert_loop, insert_signature, _insert_compiled)

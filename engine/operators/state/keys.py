@@ -21,7 +21,7 @@ import numpy as np
 
 from catalog.schema import Field, Type
 from engine.operators.expressions import Vector
-from engine.operators.state.columns import START, Array, Numbers, grown
+from engine.operators.state.columns import START, Array, Numbers, grown, longer
 from engine.operators.state.direct_table import DirectTable
 from engine.operators.state.distinct import bits_of, distinct_rows, values_of
 from engine.operators.state.hash_index import HashIndex
@@ -210,13 +210,13 @@ class ColumnKeys(KeyTable):
         more = parts[0].shape[0]
         begin, end = self.count, self.count + more
         if end >= self._columns[0].shape[0]:  # one row always stays unused: the index needs it
-            self._columns = tuple([grown(c, 2 * (end + 1), 0) for c in self._columns])
+            self._columns = tuple([grown(c, longer(end + 1), 0) for c in self._columns])
         for column, part in zip(self._columns, parts, strict=True):
             column[begin:end] = part
         self.count = end
         fresh = np.arange(begin, end)
         if self._index.is_full(more):
-            self._index.rebuild(tuple([c[:end] for c in self._columns]), np.arange(end), end)
+            self._index.rebuild(tuple([c[:end] for c in self._columns]), np.arange(end), 0)
         else:
             self._index.insert(parts, fresh)
         return fresh

@@ -5,8 +5,8 @@ is never NULL reads the row count of the group. An accumulator has three verbs. 
 the slots of its rows. ``reduce`` puts the groups of each window together (rows sorted by window, ``starts`` where each
 begins). ``merge`` adds such a result to other groups.
 
-Numbers are added with ``ufunc.at``. Since numpy 1.25 it takes 1.5 ns a row, as bincount does, but it needs no sort and
-no table as long as there are groups.
+Numbers are added by kernels (``engine/operators/compiled/folding``). In numpy these are ``ufunc.at``, which takes
+1.5 ns a row, as bincount does, but needs no sort and no table as long as there are groups.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from catalog.schema import Type
+from engine.operators.compiled.folding import ALL, COUNT, FLOAT_MAX, FLOAT_MIN, MAX, MIN, SUM, Mask, extreme_at
 from engine.operators.expressions import Expression, Vector
 from engine.operators.state.columns import Array, Numbers
 from engine.operators.windows.slotted import SlottedRows
@@ -80,9 +81,7 @@ class Count(Reducible):
     ufuncs = (np.add,)
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        if column.valid is not None:
-            rows = rows.take(np.flatnonzero(column.valid))
-        np.add.at(cells[0], rows.slots, 1)
+        COUNT.run(cells[0], rows.slots, marks(column))
 
 
 class FloatSum(Reducible):
@@ -92,8 +91,7 @@ class FloatSum(Reducible):
     ufuncs = (np.add,)
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        rows, values = rows.where(column.valid, column.values)
-        np.add.at(cells[0], rows.slots, values.astype(np.float64, copy=False))
+        SUM.run(cells[0], rows.slots, plain_column(column.values, np.float64), marks(column))
 
 
 class IntSum(Reducible):
@@ -103,8 +101,7 @@ class IntSum(Reducible):
     ufuncs = (np.add,)
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        rows, values = rows.where(column.valid, column.values)
-        np.add.at(cells[0], rows.slots, values.astype(np.int64, copy=False))
+        SUM.run(cells[0], rows.slots, plain_column(column.values, np.int64), marks(column))
 
 
 class BigintSum(Reducible):
@@ -114,9 +111,9 @@ class BigintSum(Reducible):
     ufuncs = (np.add, np.add)
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        rows, values = rows.where(column.valid, column.values)
-        np.add.at(cells[0], rows.slots, values >> 32)
-        np.add.at(cells[1], rows.slots, values & 0xFFFFFFFF)
+        valid = marks(column)
+        SUM.run(cells[0], rows.slots, column.values >> 32, valid)
+        SUM.run(cells[1], rows.slots, column.values & 0xFFFFFFFF, valid)
 
 
 class Max(Reducible):
@@ -129,16 +126,14 @@ class Max(Reducible):
         self.cells = (AccumulatorCell(argument.type.dtype, _least(argument.type)),)
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        rows, values = rows.where(column.valid, column.values)
-        np.maximum.at(cells[0], rows.slots, values)
+        MAX.run(cells[0], rows.slots, plain_column(column.values), marks(column))
 
 
 class FloatMax(Max):
     """The maximum of floats. NaN is the highest value, as for ``np.maximum``, and 0.0 is above -0.0."""
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        rows, values = rows.where(column.valid, column.values)
-        extreme_at(np.maximum, cells[0], rows.slots, values)
+        FLOAT_MAX.run(cells[0], rows.slots, plain_column(column.values), marks(column))
 
     def reduce(self, partial: Partial, starts: Numbers) -> Partial:
         return [extreme_of(np.maximum, partial[0], starts)]
@@ -157,8 +152,7 @@ class Min(Reducible):
         self.cells = (AccumulatorCell(argument.type.dtype, _greatest(argument.type)),)
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        rows, values = rows.where(column.valid, column.values)
-        np.minimum.at(cells[0], rows.slots, values)
+        MIN.run(cells[0], rows.slots, plain_column(column.values), marks(column))
 
 
 class FloatMin(Min):
@@ -174,12 +168,7 @@ class FloatMin(Min):
         self.cells = (*self.cells, AccumulatorCell(np.int64, 0))
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
-        rows, values = rows.where(column.valid, column.values)
-        if values.shape[0] and np.isnan(values.min()):
-            nan = np.isnan(values)
-            np.add.at(cells[1], rows.slots[nan], 1)
-            rows, values = rows.where(~nan, values)
-        extreme_at(np.minimum, cells[0], rows.slots, values)
+        FLOAT_MIN.run(cells[0], cells[1], rows.slots, plain_column(column.values), marks(column))
 
     def reduce(self, partial: Partial, starts: Numbers) -> Partial:
         return [extreme_of(np.minimum, partial[0], starts), np.add.reduceat(partial[1], starts)]
@@ -189,21 +178,14 @@ class FloatMin(Min):
         cells[1][slots] += partial[1]
 
 
-def extreme_at(ufunc: Any, cell: Array, slots: Numbers, values: Array) -> None:
-    """Do ``ufunc.at`` for a minimum or maximum of floats, with -0.0 below 0.0: numpy keeps any of the two."""
-    zero = values == 0
-    if not np.count_nonzero(zero):
-        ufunc.at(cell, slots, values)
-        return
-    ufunc.at(cell, slots[~zero], values[~zero])
-    negative = np.signbit(values)
-    lower, upper = slots[zero & negative], slots[zero & ~negative]
-    if ufunc is np.maximum:
-        cell[lower[cell.take(lower) < 0]] = -0.0
-        cell[upper[cell.take(upper) <= 0]] = 0.0
-    else:
-        cell[upper[cell.take(upper) > 0]] = 0.0
-        cell[lower[cell.take(lower) >= 0]] = -0.0
+def plain_column(values: Array, dtype: Any = None) -> Array:
+    """Return values as kernels take them: of this type, and in one piece."""
+    return np.ascontiguousarray(values, dtype)
+
+
+def marks(column: Vector) -> Mask:
+    """Return which rows have a value, as kernels take it."""
+    return ALL if column.valid is None else np.ascontiguousarray(column.valid)
 
 
 def extreme_of(ufunc: Any, values: Array, starts: Numbers) -> Array:

@@ -34,7 +34,9 @@ class CountWindows(Windows):
         self.pane = gcd(size, advance)
         self.size = size // self.pane  # in panes
         self.step = advance // self.pane
-        self.levels = [Groups(layout.accumulators) for _ in range(level_count(self.size, layout.is_logged))]
+        self.levels = [
+            Groups(layout.accumulators, has_bounds=True) for _ in range(level_count(self.size, layout.is_logged))
+        ]
         self._seen = np.zeros(START, np.int64)  # tuples by key
         self._has_timeout = has_timeout
         self._touched: list[Numbers] = []  # keys with a tuple since the last tick
@@ -94,7 +96,7 @@ class CountWindows(Windows):
 
     def _close(self, keys: Numbers, before: Numbers, after: Numbers, send: Send) -> None:
         windows, owner = spans(self._window(before), self._window(after))
-        chunk = max(1, MAX_TRAIN // self.size) if len(self.levels) == 1 else MAX_TRAIN // 32
+        chunk = max(1, MAX_TRAIN // self.size) if len(self.levels) == 1 else max(1, MAX_TRAIN // 32)
         for start in range(0, windows.shape[0], chunk):
             self._emit(windows[start : start + chunk], keys.take(owner[start : start + chunk]), send)
         if windows.shape[0]:

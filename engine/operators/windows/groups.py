@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.operators.compiled.folding import ARRIVALS, BOUNDS
 from engine.operators.expressions import Vector
 from engine.operators.state.columns import Array, Numbers, grown
 from engine.operators.state.distinct import distinct_rows
 from engine.operators.state.hash_index import HashIndex
-from engine.operators.windows.accumulators import Accumulator, Partial
+from engine.operators.windows.accumulators import Accumulator, Partial, plain_column
 from engine.operators.windows.logged import Logged
 from engine.operators.windows.slots import Slots
 from engine.operators.windows.slotted import SlottedRows
@@ -52,25 +53,32 @@ class Gathered:
 class Groups:
     """Owned by the worker that runs the box."""
 
-    def __init__(self, accumulators: Sequence[Accumulator]) -> None:
+    def __init__(self, accumulators: Sequence[Accumulator], *, has_bounds: bool = False) -> None:
+        """With ``has_bounds`` the lowest and the highest event time of each group are kept."""
         self.accumulators = tuple(accumulators)
         self.logs = [ValueLog(a.width) if isinstance(a, Logged) else None for a in self.accumulators]
         self._next_serial = 0
+        fills = {"pane": NO_PANE, "key": 0, "rows": 0, "newest_ns": NO_PANE}
+        if has_bounds:
+            fills |= {"first_ns": 2**63 - 1, "last_ns": NO_PANE}
+        if any(log is not None for log in self.logs):
+            fills |= {"serial": -1}
+        self._fills = fills  # the columns that are kept, and what a slot that is not in use holds
         self._reset(Slots())
 
     def _reset(self, slots: Slots) -> None:
         size = slots.size
         self._slots = slots
         self._index = HashIndex(2)
-        self.pane = np.full(size, NO_PANE)
-        self.key = np.zeros(size, np.int64)
-        self.serial = np.full(size, -1)
-        self.rows = np.zeros(size, np.int64)
-        self.newest_ns = np.full(size, NO_PANE)
-        self.first_ns = np.full(size, 2**63 - 1)
-        self.last_ns = np.full(size, NO_PANE)
+        self.pane: Numbers
+        self.key: Numbers
+        self.rows: Numbers
+        self.newest_ns: Numbers
+        self._make_unkept(size)
+        for name, fill in self._fills.items():
+            setattr(self, name, np.full(size, fill, np.int64))
         self.cells = [[c.new(size) for c in a.cells] for a in self.accumulators]
-        self._scratch = np.zeros(size, np.int64)
+        self._scratch: Numbers | None = None
 
     @property
     def live(self) -> int:
@@ -88,10 +96,22 @@ class Groups:
     def nbytes(self) -> int:
         cells = sum(c.nbytes for columns in self.cells for c in columns)
         logs = sum(log.nbytes for log in self.logs if log is not None)
-        return cells + logs + self._index.nbytes + 8 * 9 * self._slots.size
+        scratch = 0 if self._scratch is None else self._scratch.nbytes
+        return cells + logs + scratch + self._index.nbytes + 8 * (len(self._fills) + 1) * self._slots.size
 
     def live_slots(self) -> Numbers:
         return np.flatnonzero(self.pane != NO_PANE)
+
+    def _make_unkept(self, size: int) -> None:
+        """Make the columns that may not be kept: constant ones, which take no memory. Those that are kept replace
+        them."""
+        self.serial = self.first_ns = self.last_ns = np.broadcast_to(np.int64(NO_PANE), size)
+
+    def scratch(self) -> Numbers:
+        """Return a column for intermediate results, made on first use. Its content means nothing between two uses."""
+        if self._scratch is None:
+            self._scratch = np.zeros(self._slots.size, np.int64)
+        return self._scratch
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
@@ -123,22 +143,20 @@ class Groups:
         self._index.insert((panes, keys), slots)
         self.pane[slots] = panes
         self.key[slots] = keys
-        self.serial[slots] = np.arange(self._next_serial, self._next_serial + count)
-        self._next_serial += count
+        if "serial" in self._fills:
+            self.serial[slots] = np.arange(self._next_serial, self._next_serial + count)
+            self._next_serial += count
         return slots
 
     def _grow(self, size: int) -> None:
         self._slots.grow(size)
-        self.pane = grown(self.pane, size, NO_PANE)
-        self.key = grown(self.key, size, 0)
-        self.serial = grown(self.serial, size, -1)
-        self.rows = grown(self.rows, size, 0)
-        self.newest_ns = grown(self.newest_ns, size, NO_PANE)
-        self.first_ns = grown(self.first_ns, size, 2**63 - 1)
-        self.last_ns = grown(self.last_ns, size, NO_PANE)
+        kept = {name: getattr(self, name) for name in self._fills}
+        self._make_unkept(size)
+        for name, fill in self._fills.items():
+            setattr(self, name, grown(kept[name], size, fill))
         for accumulator, columns in zip(self.accumulators, self.cells, strict=True):
             columns[:] = [grown(c, size, cell.fill) for c, cell in zip(columns, accumulator.cells, strict=True)]
-        self._scratch = np.zeros(size, np.int64)
+        self._scratch = None
 
     # -- rows come in ------------------------------------------------------------------------------------------------
 
@@ -151,13 +169,11 @@ class Groups:
         order: Numbers,
     ) -> None:
         """Fold rows in. ``columns`` are the arguments by accumulator. Without ``times_ns`` the bounds are not kept."""
-        np.add.at(self.rows, slots, 1)
         constant = slots.shape[0] and arrival_ns.strides[0] == 0
-        np.maximum.at(self.newest_ns, slots, arrival_ns[0] if constant else arrival_ns)
+        ARRIVALS.run(self.rows, self.newest_ns, slots, plain_column(arrival_ns[:1] if constant else arrival_ns))
         if times_ns is not None:
-            np.minimum.at(self.first_ns, slots, times_ns)
-            np.maximum.at(self.last_ns, slots, times_ns)
-        rows = SlottedRows(slots, order, self._scratch, self.serial)
+            BOUNDS.run(self.first_ns, self.last_ns, slots, plain_column(times_ns))
+        rows = SlottedRows(slots, order, self.scratch, self.serial)
         for accumulator, cells, log, column in zip(self.accumulators, self.cells, self.logs, columns, strict=True):
             if log is not None:
                 assert isinstance(accumulator, Logged)
@@ -169,8 +185,9 @@ class Groups:
         """Add the content of other groups to groups at distinct slots."""
         self.rows[slots] += gathered.rows
         self.newest_ns[slots] = np.maximum(self.newest_ns[slots], gathered.newest_ns)
-        self.first_ns[slots] = np.minimum(self.first_ns[slots], gathered.first_ns)
-        self.last_ns[slots] = np.maximum(self.last_ns[slots], gathered.last_ns)
+        if "first_ns" in self._fills:
+            self.first_ns[slots] = np.minimum(self.first_ns[slots], gathered.first_ns)
+            self.last_ns[slots] = np.maximum(self.last_ns[slots], gathered.last_ns)
         parts = zip(self.accumulators, self.cells, self.logs, gathered.partials, strict=True)
         for accumulator, cells, log, partial in parts:
             if log is not None:
@@ -186,12 +203,9 @@ class Groups:
                 gone = np.zeros(self._slots.size, np.bool_)
                 gone[slots] = True
                 log.sweep(np.sort(self.serial[(self.pane != NO_PANE) & ~gone]))
-        self.pane[slots] = NO_PANE
-        self.serial[slots] = -1
-        self.rows[slots] = 0
-        self.newest_ns[slots] = NO_PANE
-        self.first_ns[slots] = 2**63 - 1
-        self.last_ns[slots] = NO_PANE
+        for name, fill in self._fills.items():
+            if name != "key":  # the pane says that the slot is free
+                getattr(self, name)[slots] = fill
         for accumulator, columns in zip(self.accumulators, self.cells, strict=True):
             for column, cell in zip(columns, accumulator.cells, strict=True):
                 column[slots] = cell.fill
@@ -201,19 +215,18 @@ class Groups:
         """Move the live slots together and take up new numbers of keys, if given; return the new slot by the old."""
         live = self.live_slots()
         remap = np.full(self._slots.size, -1)
-        names = ("pane", "key", "serial", "rows", "newest_ns", "first_ns", "last_ns")
-        kept: list[Array] = [getattr(self, name).take(live) for name in names]
+        kept: dict[str, Numbers] = {name: getattr(self, name).take(live) for name in self._fills}
         if keys is not None:
-            kept[1] = keys.take(kept[1])
+            kept["key"] = keys.take(kept["key"])
         cells = [[c.take(live, axis=0) for c in columns] for columns in self.cells]
         self._reset(Slots.fitting(live.shape[0]))
         remap[live] = slots = self._slots.take(live.shape[0])
-        for name, values in zip(names, kept, strict=True):
+        for name, values in kept.items():
             getattr(self, name)[slots] = values
         for columns, values_of_all in zip(self.cells, cells, strict=True):
             for column, values in zip(columns, values_of_all, strict=True):
                 column[slots] = values
-        self._index.rebuild((kept[0], kept[1]), slots, 0)
+        self._index.rebuild((kept["pane"], kept["key"]), slots, 0)
         return remap
 
     # -- plain data --------------------------------------------------------------------------------------------------
@@ -233,7 +246,8 @@ class Groups:
         """Make slots with the content that ``snapshot`` gave; return them."""
         slots = self._add(np.asarray(data["pane"], np.int64), keys)
         for name in ("rows", "newest_ns", "first_ns", "last_ns"):
-            getattr(self, name)[slots] = data[name]
+            if name in self._fills:
+                getattr(self, name)[slots] = data[name]
         for columns, values_of_all in zip(self.cells, data["cells"], strict=True):
             for column, values in zip(columns, values_of_all, strict=True):
                 column[slots] = values

@@ -32,7 +32,7 @@ class SessionWindows(Windows):
     def __init__(self, layout: WindowLayout, gap_ns: int, *, has_timeout: bool = False) -> None:
         super().__init__(layout)
         self.gap_ns = gap_ns
-        self.groups = Groups(layout.accumulators)
+        self.groups = Groups(layout.accumulators, has_bounds=True)
         self._timers = TimeIndex()  # slots by the time at which their session may end
         self._has_timeout = has_timeout
         self._touched: set[int] = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.operators.state.columns import Numbers
+from engine.operators.state.columns import Numbers, longer
 
 _START = 64
 _ROOMY = 8  # number anew when fewer than one slot in eight is alive
@@ -37,7 +37,7 @@ class Slots:
         """Return the size to grow to so that ``count`` slots can be taken; 0 when there are enough."""
         if count <= self._count:
             return 0
-        return max(2 * self.size, self.live + count + 1)
+        return max(longer(self.size), self.live + count + 1)
 
     def grow(self, size: int) -> None:
         fresh = np.arange(size - 2, self.size - 2, -1)

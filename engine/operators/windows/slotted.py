@@ -7,6 +7,7 @@ last one stays. That needs no sort, and the cost does not grow with the number o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -18,11 +19,11 @@ from engine.operators.state.columns import Array, Numbers
 class SlottedRows:
     """``order`` is the event time, or the position in the sequence of the key."""
 
-    def __init__(self, slots: Numbers, order: Numbers, scratch: Numbers, serials: Numbers) -> None:
+    def __init__(self, slots: Numbers, order: Numbers, scratch: Callable[[], Numbers], serials: Numbers) -> None:
         self.slots = slots
         self.order = order
         self.serials = serials  # by slot
-        self._scratch = scratch  # by slot; its content means nothing between two uses
+        self._scratch = scratch  # a column by slot; its content means nothing between two uses
 
     def take(self, index: npt.NDArray[np.intp]) -> SlottedRows:
         return SlottedRows(self.slots.take(index), self.order.take(index), self._scratch, self.serials)
@@ -37,7 +38,7 @@ class SlottedRows:
     @cached_property
     def distinct(self) -> tuple[Numbers, Numbers]:
         """Return the slots that occur, each once, and for each row the position of its slot among them."""
-        scratch, slots = self._scratch, self.slots
+        scratch, slots = self._scratch(), self.slots
         positions = np.arange(slots.shape[0])
         scratch[slots] = positions
         unique = slots[scratch.take(slots) == positions]
@@ -55,5 +56,6 @@ class SlottedRows:
             sequence = np.argsort(self.order, kind="stable")
         if not last:
             sequence = sequence[::-1]
-        self._scratch[self.slots.take(sequence)] = sequence
-        return unique, self._scratch.take(unique)
+        scratch = self._scratch()
+        scratch[self.slots.take(sequence)] = sequence
+        return unique, scratch.take(unique)

@@ -15,7 +15,6 @@ from engine.operators.bounded.waiting import NEVER_NS
 from engine.operators.expressions import Vector
 from engine.operators.state.columns import START, Numbers
 from engine.operators.state.distinct import values_of
-from engine.operators.state.key_groups import key_groups
 from engine.operators.state.keys import group_keys
 from engine.operators.windows.gather import take_windows
 from engine.operators.windows.groups import Gathered, Groups
@@ -93,24 +92,13 @@ class Windows(ABC):
         if self.losses is not None and self.losses.any:
             if self.layout.with_share:
                 shares = self.shares(start_ns)
-            elif (spoiled := self._spoiled(gathered, *self.reach(start_ns, end_ns))) is not None:
+            elif (spoiled := self.losses.spoiled(*self.reach(start_ns, end_ns))) is not None:
                 self._withhold(gathered, start_ns, end_ns, time_ns, spoiled, send)
                 return
         train, errors = self.layout.train(gathered, self.keys, start_ns, end_ns, time_ns, shares)
         self.null_errors += errors
         for start in range(0, train.count, MAX_TRAIN):
             send(train if train.count <= MAX_TRAIN else train.slice(start, min(start + MAX_TRAIN, train.count)))
-
-    def _spoiled(self, gathered: Gathered, from_ns: Numbers, to_ns: Numbers) -> Mask | None:
-        """Return which windows lack a tuple; None: none does."""
-        assert self.losses is not None
-
-        def groups_of(fields: Sequence[str]) -> Numbers:
-            named = zip(self.layout.by, self.keys.vectors(gathered.key), strict=True)
-            vectors = {field.name: vector for field, vector in named}
-            return key_groups([vectors[name] for name in fields], gathered.key.shape[0])
-
-        return self.losses.spoiled(from_ns, to_ns, groups_of)
 
     def reach(self, start_ns: Numbers, end_ns: Numbers) -> tuple[Numbers, Numbers]:
         """Return the stretch of event time in which a missing tuple would change each of these windows."""

@@ -17,6 +17,7 @@ from engine.lab.bench.nexmark.queries import BY_NAME, Query
 from engine.lab.bench.nexmark.run_query import run_query
 from engine.lab.bench.nexmark.sql_answers import SQL, connect
 from engine.lab.bench.report import Result
+from engine.operators.compiled.compiler import compile_known
 from engine.run.tuning import tune_process
 
 NAMES = tuple(BY_NAME)
@@ -47,6 +48,7 @@ def batch_rate(query: Query, events: Events, database: object) -> Callable[[], f
 
 
 def run(options: Options, names: Sequence[str] = ()) -> Iterator[Result]:
+    compile_known()
     tune_process()
     events = generate(100_000 if options.quick else 1_000_000)
     database = connect(events)

@@ -1,0 +1,14 @@
+"""The property tests of windows, joins and keyed boxes once more, with compiled kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.property.test_aggregate import (  # noqa: F401
+    test_first_last_and_lists_go_by_event_time,
+    test_sessions,
+    test_windows_by_count,
+    test_windows_on_a_grid,
+)
+
+pytestmark = [pytest.mark.xdist_group("kernels"), pytest.mark.usefixtures("compiled_kernels")]
