@@ -37,8 +37,8 @@ def no_thread_left_behind() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def compiled_kernels() -> Iterator[None]:
     """Run the compiled loops of all kernels instead of their numpy twins. Compiling takes seconds, the first time."""
-    from engine.operators.compiled.compiler import compile_known
-    from engine.operators.compiled.kernel import known
+    from storage.compiled.compiler import compile_known
+    from storage.compiled.kernel import known
 
     compile_known()
     yield

@@ -30,10 +30,10 @@ from engine.daemon.draining import describe_inside
 from engine.daemon.logs import set_up_logs
 from engine.daemon.notify import READY, STOPPING, notify
 from engine.daemon.version import own_version
-from engine.operators.compiled.compiler import KernelCompiler
 from engine.run.network_file import read_network
 from engine.run.tuning import name_process, tune_process
 from qos_monitor.conservation import residuals
+from storage.compiled.compiler import KernelCompiler
 
 if TYPE_CHECKING:
     from engine.daemon.durable.keeper import Keeper

@@ -11,13 +11,17 @@ through. Only a ``fatal`` reject ends the connection: the decoder cannot underst
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Lock
 from typing import ClassVar, NamedTuple, Protocol
 
+import numpy as np
+
 from catalog.schema import Schema
+from router.compiled.fields import Integers, Words
+from router.compiled.texts import PoolTexts
 from storage.strings import Codes, StringInterner, StringPool
 from storage.train import Train
 
@@ -67,6 +71,28 @@ class Received(NamedTuple):
         return bool(self.rejects) and self.rejects[-1].fatal
 
 
+class TextColumn:
+    """A column of strings as it stands in a block of text."""
+
+    __slots__ = ("_left", "_right", "_texts_at", "_words")
+
+    def __init__(
+        self, words: Words, left: Integers, right: Integers, texts_at: Callable[[Integers], list[str]]
+    ) -> None:
+        """The edges of each string, and how to make the strings of some rows."""
+        self._words = words
+        self._left = left
+        self._right = right
+        self._texts_at = texts_at
+
+    def codes(self, pool: StringPool, table: PoolTexts) -> Codes:
+        codes = table.codes(pool, self._words, self._left, self._right)
+        unknown = np.flatnonzero(codes < 0)
+        if unknown.shape[0]:
+            codes[unknown] = pool.encode(self._texts_at(unknown))
+        return codes
+
+
 class Strings:
     """The string pool that the connections of one stream share.
 
@@ -83,6 +109,13 @@ class Strings:
         with self._lock:
             pool = self._fresh()
             return pool, [pool.encode(values) for values in columns]
+
+    def find(self, columns: Sequence[TextColumn]) -> tuple[StringPool, list[Codes]]:
+        """Encode the string columns of one train by their bytes. Raises what a column raises for a new string."""
+        with self._lock:
+            pool = self._fresh()
+            table: PoolTexts = pool.attach(PoolTexts, PoolTexts)
+            return pool, [column.codes(pool, table) for column in columns]
 
     def codes(self, texts: Sequence[str]) -> tuple[StringPool, list[int]]:
         """Encode the strings of one tuple."""

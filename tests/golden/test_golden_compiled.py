@@ -12,7 +12,11 @@ from tests.golden.test_golden import CASES
 KEYED = ("aggregate", "dedup", "join", "latest", "nexmark", "resample", "top")
 CHOSEN = [path for path in CASES if path.parent.name in KEYED]
 
-pytestmark = [pytest.mark.xdist_group("kernels"), pytest.mark.usefixtures("compiled_kernels")]
+pytestmark = [
+    pytest.mark.timeout(600),  # compiling takes seconds of CPU, the first time
+    pytest.mark.xdist_group("kernels"),
+    pytest.mark.usefixtures("compiled_kernels"),
+]
 
 
 @pytest.mark.parametrize("path", CHOSEN, ids=[f"{p.parent.name}/{p.stem}" for p in CHOSEN])

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.operators.compiled import folding
-from engine.operators.compiled.compiler import compile_now, is_available
 from engine.operators.compiled.hashing import WIDEST
-from engine.operators.compiled.kernel import ASKED_AFTER, Kernel, connect, known
 from engine.operators.state.distinct import DISTINCT
 from engine.operators.state.hash_index import FIND, INSERT, HashIndex
+from storage.compiled.compiler import compile_now, is_available
+from storage.compiled.kernel import ASKED_AFTER, Kernel, connect, known
 
 pytestmark = [
     pytest.mark.skipif(not is_available(), reason="numba is not installed: make check installs it"),
+    pytest.mark.timeout(600),  # compiling takes seconds of CPU, the first time
     pytest.mark.xdist_group("kernels"),
     pytest.mark.usefixtures("compiled_kernels"),
 ]

@@ -11,4 +11,8 @@ from tests.property.test_aggregate import (  # noqa: F401
     test_windows_on_a_grid,
 )
 
-pytestmark = [pytest.mark.xdist_group("kernels"), pytest.mark.usefixtures("compiled_kernels")]
+pytestmark = [
+    pytest.mark.timeout(600),  # compiling takes seconds of CPU, the first time
+    pytest.mark.xdist_group("kernels"),
+    pytest.mark.usefixtures("compiled_kernels"),
+]

@@ -200,22 +200,37 @@ def window(
 @bench.command()
 def nexmark(
     query: Annotated[list[str] | None, typer.Option(help="q0, q1 ...; repeatable. \\[default: all]")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="csv, ndjson or arrow: from the bytes of a client, through the daemon, to bytes."),
+    ] = None,
     as_json: Json = False,
     quick: Quick = False,
 ) -> None:
     """Measure the published NEXMark queries in trains against DuckDB over the whole batch.
 
+    With --from the daemon decodes and encodes, and DuckDB works from file to
+    file. Only queries whose rows wait for no window can be measured so.
+
     \b
       aurorad bench nexmark --query q5 --query q7
+      aurorad bench nexmark --from csv --query q0
 
     Exit codes: 0 measured, 1 the number of rows is wrong, 2 there is no
     such query.
     """
-    from engine.lab.bench.nexmark.bench import NAMES, run
+    from engine.lab.bench.nexmark import bench as in_memory
+    from engine.lab.bench.nexmark import from_bytes
 
-    if unknown := set(query or ()) - set(NAMES):
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: a query is one of {', '.join(NAMES)}")
-    take("nexmark", quick, as_json, lambda options: run(options, query or ()))
+    names = in_memory.NAMES if source is None else from_bytes.AT_ONCE
+    if unknown := set(query or ()) - set(names):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: a query is one of {', '.join(names)}")
+    if source is None:
+        take("nexmark", quick, as_json, lambda options: in_memory.run(options, query or ()))
+    elif source in from_bytes.FORMATS:
+        take("nexmark", quick, as_json, lambda options: from_bytes.run(options, source, query or ()))
+    else:
+        raise typer.BadParameter(f"{source}: a format is one of {', '.join(from_bytes.FORMATS)}")
 
 
 @bench.command()

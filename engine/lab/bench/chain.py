@@ -17,11 +17,11 @@ from catalog.network import Network
 from engine.lab.bench import workload
 from engine.lab.bench.harness import BenchError, Options, interleave
 from engine.lab.bench.report import Result
-from engine.operators.compiled.compiler import compile_known
 from engine.run.core import Engine
 from engine.run.network_file import read_network
 from engine.run.tuning import tune_process
 from scheduler.state import SchedulerSettings
+from storage.compiled.compiler import compile_known
 from storage.train import Train
 
 TRAIN_TUPLES = 10_000

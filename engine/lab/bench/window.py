@@ -29,10 +29,10 @@ from engine.lab.bench.harness import BenchError, Options, interleave
 from engine.lab.bench.report import Result
 from engine.operators.boxes.aggregate import Aggregate
 from engine.operators.boxes.base import Tally
-from engine.operators.compiled.compiler import compile_known
 from engine.run.core import Engine
 from engine.run.network_file import read_network
 from engine.run.tuning import tune_process
+from storage.compiled.compiler import compile_known
 from storage.strings import StringPool
 from storage.train import Array, Train, constant_ns
 

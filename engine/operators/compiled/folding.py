@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.operators.compiled.kernel import Kernel
+from storage.compiled.kernel import Kernel
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]

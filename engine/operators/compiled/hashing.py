@@ -11,7 +11,7 @@ from typing import Any, Generic
 import numpy as np
 import numpy.typing as npt
 
-from engine.operators.compiled.kernel import Kernel, R
+from storage.compiled.kernel import Kernel, R
 
 Integers = npt.NDArray[np.int64]
 Columns = tuple[Integers, ...]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from catalog.schema import Field, Type
-from router.codecs.base import Intake
+from router.codecs.base import Intake, TextColumn
 from storage.train import Array, Mask, Train, constant_ns, tidy_valid
 
 _NO_CODES = np.empty(0, np.int32)
@@ -21,13 +21,14 @@ _ZERO = np.zeros(1, np.int32)
 class Draft:
     """Add one column for each field of the schema, then call ``train``."""
 
-    __slots__ = ("_columns", "_count", "_intake", "_texts", "_valid")
+    __slots__ = ("_columns", "_count", "_found", "_intake", "_texts", "_valid")
 
     def __init__(self, intake: Intake, count: int) -> None:
         self._intake = intake
         self._count = count
         self._columns: list[Array] = []
         self._valid: list[Mask | None] = []
+        self._found: list[tuple[int, TextColumn]] = []
         self._texts: list[tuple[int, Sequence[str], Array | None]] = []  # (column, distinct or all strings, places)
 
     def add(self, values: Array, valid: Mask | None = None) -> None:
@@ -40,6 +41,11 @@ class Draft:
         self._texts.append((len(self._columns), texts, places))
         self.add(_NO_CODES, valid)
 
+    def add_texts(self, column: TextColumn, valid: Mask | None = None) -> None:
+        """Add a string column as it stands in a block of text."""
+        self._found.append((len(self._columns), column))
+        self.add(_NO_CODES, valid)
+
     def add_missing(self, f: Field) -> None:
         """Add a column of NULLs."""
         nothing = np.zeros(self._count, np.bool_)
@@ -50,7 +56,15 @@ class Draft:
 
     def train(self, arrival_ns: int) -> Train:
         pools = None
-        if self._texts:
+        if self._found:
+            pool, found = self._intake.strings.find([column for _, column in self._found])
+            for (at, _), codes in zip(self._found, found):
+                self._columns[at] = codes
+            for at, _, places in self._texts:  # columns of NULLs
+                assert places is not None
+                self._columns[at] = places
+            pools = tuple([pool if f.type is Type.STRING else None for f in self._intake.schema.fields])
+        elif self._texts:
             pool, tables = self._intake.strings.intern([texts for _, texts, _ in self._texts])
             for (at, _, places), codes in zip(self._texts, tables):
                 self._columns[at] = codes if places is None else (codes if codes.size else _ZERO).take(places)

@@ -23,7 +23,9 @@ from catalog.schema import Field, Type
 from router.codecs.base import Intake
 from router.codecs.decode.digits import PaddedBytes
 from router.codecs.decode.draft import Draft
+from router.codecs.decode.plain_fields import PlainBlock, are_compiled
 from router.codecs.decode.values import MisfitError, add_values, finite, scale
+from router.compiled.fields import MATCH
 from storage.train import Array, Train
 
 COLUMNAR_BYTES = 12 * 1024
@@ -49,6 +51,9 @@ class Layout:
         self._intake = intake
         self._columns = columns
         self._at = {column.field.name: i for i, column in enumerate(columns)}
+        fixed = [b"," * (i > 0) + column.before for i, column in enumerate(columns)] + [columns[-1].behind + b"\n"]
+        self._fixed = np.frombuffer(b"".join(fixed), np.uint8).copy()
+        self._parts = np.cumsum([0, *map(len, fixed)])
 
     @classmethod
     def learn(cls, intake: Intake, line: bytes) -> Layout | None:
@@ -73,6 +78,47 @@ class Layout:
 
     def decode(self, data: bytes, arrival_ns: int) -> Train | None:
         """Make a train of all lines, or return None."""
+        train = self._decode_compiled(data, arrival_ns)
+        return train if train is not None else self._decode_by_words(data, arrival_ns)
+
+    def _decode_compiled(self, data: bytes, arrival_ns: int) -> Train | None:
+        """Make a train with compiled loops. None where a value is not plain, and until they are compiled."""
+        if not are_compiled(MATCH):
+            return None
+        lines = data.count(b"\n")
+        block = PlainBlock(self._intake, data)
+        left, right = (np.empty((len(self._columns), lines), np.int64) for _ in range(2))
+        done = np.zeros(1, np.int64)
+        kinds = np.array([self._is_text(column, data) for column in self._columns], np.int64)
+        MATCH.run(block.text, block.words, self._fixed, self._parts, kinds, left, right, done)
+        if not done[0]:
+            return None
+        draft = Draft(self._intake, lines)
+        try:
+            for f in self._intake.schema.fields:
+                at = self._at.get(f.name)
+                if at is None:
+                    draft.add_missing(f)
+                elif f.type is not Type.STRING:
+                    block.add(draft, f, left[at], np.maximum(right[at], left[at] + 1))
+                else:
+                    there = right[at] > left[at]
+                    if not f.nullable and not there.all():
+                        return None
+                    block.add_texts(draft, left[at], np.maximum(right[at], left[at] + 1), there)
+            return draft.train(arrival_ns)
+        except (MisfitError, UnicodeDecodeError):
+            return None
+
+    @staticmethod
+    def _is_text(column: Column, data: bytes) -> bool:
+        """Tell whether the values of a column stand in quotes. A time may, and the first line shows whether."""
+        if column.field.type is not Type.TIMESTAMP:
+            return column.field.type is Type.STRING
+        at = data.find(column.before) + len(column.before)
+        return data[at : at + 1] == b'"'
+
+    def _decode_by_words(self, data: bytes, arrival_ns: int) -> Train | None:
         if b"\0" in data:
             return None
         block = PaddedBytes(data)

@@ -17,8 +17,8 @@ from engine.lab.bench.nexmark.queries import BY_NAME, Query
 from engine.lab.bench.nexmark.run_query import run_query
 from engine.lab.bench.nexmark.sql_answers import SQL, connect
 from engine.lab.bench.report import Result
-from engine.operators.compiled.compiler import compile_known
 from engine.run.tuning import tune_process
+from storage.compiled.compiler import compile_known
 
 NAMES = tuple(BY_NAME)
 

@@ -88,15 +88,17 @@ def receive(format: str, port: int, rows: int) -> None:
     connection = connect(port)
     connection.settimeout(IDLE_SECONDS)
     say(ready=True)
-    count = _count_arrow if format == "arrow" else _count_lines
-    got, nbytes = count(connection, rows)
+    if format == "arrow":
+        got, nbytes = _count_arrow(connection, rows)
+    else:
+        got, nbytes = _count_lines(connection, rows, headers=int(format == "csv"))
     say(end_ns=time.monotonic_ns(), rows=got, bytes=nbytes)
 
 
-def _count_lines(connection: socket.socket, rows: int) -> tuple[int, int]:
+def _count_lines(connection: socket.socket, rows: int, headers: int) -> tuple[int, int]:
     buffer = bytearray(READ_BYTES)
     view = memoryview(buffer)
-    got = nbytes = 0
+    got, nbytes = -headers, 0
     while got < rows:
         try:
             size = connection.recv_into(view)
@@ -105,8 +107,6 @@ def _count_lines(connection: socket.socket, rows: int) -> tuple[int, int]:
         if not size:
             break
         got += buffer.count(b"\n", 0, size)
-        if nbytes == 0 and buffer.startswith(b"seq,"):
-            got -= 1  # the header of a csv
         nbytes += size
     return got, nbytes
 

@@ -52,14 +52,25 @@ class Kernel(Generic[R]):
         return self._compiled is not None
 
     def _counted_run(self, *args: Any) -> R:
-        self._calls += 1
-        if self._calls >= ASKED_AFTER:
-            self.run = self.twin
-            _ask(self)
+        self.count()
         return self.twin(*args)
+
+    def count(self, calls: int = 1) -> None:
+        """Count calls, and ask for the loop when they are many. For a caller that does not need the twin."""
+        before = self._calls
+        if before < ASKED_AFTER:
+            self._calls = before + calls
+            if before + calls >= ASKED_AFTER:
+                self.run = self.twin
+                _ask(self)
+
+    @property
+    def is_asked(self) -> bool:
+        return self._calls >= ASKED_AFTER
 
     def take(self, compiled: Callable[..., None]) -> None:
         """Run the compiled loop from the next call on."""
+        self._calls = ASKED_AFTER
         self._compiled = compiled if self._wrap is None else self._wrap(compiled)  # type: ignore[assignment]
         self.run = self._run_compiled
 

@@ -10,10 +10,9 @@ import logging
 from importlib.util import find_spec
 from queue import SimpleQueue
 from threading import Thread
-from time import perf_counter
 from typing import Any
 
-from engine.operators.compiled.kernel import Kernel, connect, known
+from storage.compiled.kernel import Kernel, connect, known
 
 log = logging.getLogger("aurorad.kernels")
 
@@ -70,10 +69,9 @@ class KernelCompiler:
 
     def _run(self) -> None:
         while (kernel := self._wanted.get()) is not None:
-            begun = perf_counter()
             compile_now(kernel)
             if kernel.is_compiled:
-                log.debug("kernel %s is compiled after %.2f s", kernel.name, perf_counter() - begun)
+                log.debug("kernel %s is compiled", kernel.name)
 
     def stop(self) -> None:
         """Compile nothing more. A kernel that is being compiled is not waited for."""
