@@ -18,7 +18,7 @@ from catalog.edge_load import EdgeLoad, StreamEdge
 from catalog.readings import Readings, StreamReading
 
 BY_CPU = frozenset({"io", "log"})
-RATE_TAU_S, COST_TAU_S = 0.2, 1.0
+RATE_TAU_S, COST_TAU_S = 0.2, 0.5
 LATE_AT_LEAST_NS = 50_000_000
 OVERDUE = 0.05  # of the rows decoded: with fewer overdue rows decoding is just full, as it should be under overload
 ROWS_TO_LEARN = 100  # in a tick: fewer say nothing about the cost of a row

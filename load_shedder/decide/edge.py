@@ -1,9 +1,12 @@
 """Decide which share of each stream's rows is decoded: when decoding is full, no drop behind it helps.
 
-A stream that is late at the edge gets a smaller share at once: what decoding can do, by the cost of a row. If it is
-still late when the rows from before have left, it gets a twentieth less. A share that was too large is remembered as a
-*ceiling*: near it the share rises slowly, so that it settles a little below what holds. When decoding can do all of the
-demand, the share comes back to 1 fast.
+A stream that is late at the edge gets a smaller share at once: what decoding can do, by the cost of a row (the *room*).
+If it is still late when the rows from before have left, it gets a twentieth less. A share that was too large is
+remembered as a *ceiling*, relative to the room: near it the share rises slowly, so that it settles a little below what
+holds. When decoding can do all of the demand, the share comes back to 1 fast.
+
+A stream whose share leaves part of the room free is late because of a hiccup, of this machine or of its sender: a
+smaller share would not help. It is lowered only if it stays late. Rows that a hiccup makes overdue are dropped anyway.
 
 Streams that may not be shed at the edge come first: their decoding is taken from the room of the others. The others get
 the same share each.
@@ -21,10 +24,11 @@ from typing import NamedTuple
 
 from catalog.edge_load import EdgeLoad
 
-FULL = 0.95  # of the decode thread's time, that may be planned for
+FULL = 0.98  # of the decode thread's time, that may be planned for: rows that come too late for it become overdue
 LATE_TICKS, STRICT_TICKS = 2, 4  # in a row, before rows are dropped
 FITS_TICKS = 5  # times as many, where the demand fits
-DOWN, UP, UP_SLOWLY = 0.95, 1.25, 1.01  # of the share, in a tick
+USED, HICCUP_TICKS = 0.9, 5  # of the room: with less in use, so many late ticks in a row are a hiccup
+DOWN, UP, UP_SLOWLY = 0.95, 1.25, 1.015  # of the share, in a tick
 NEAR = 0.95  # of the ceiling: from here on the share rises slowly
 LEAST = 0.01
 SETTLE_NS = 400_000_000  # after a change: the rows from before may still be late
@@ -34,7 +38,7 @@ FORGET_CEILING_NS = 3_000_000_000
 class StreamShare(NamedTuple):
     share: float = 1.0
     late_ticks: int = 0  # in a row
-    ceiling: float = 1.0  # the share that was too large last
+    ceiling: float = 1.0  # the share that was too large last, over the room at that time
     lowered_ns: int = 0  # when
 
 
@@ -60,13 +64,15 @@ def _next(was: StreamShare, is_late: bool, room: float, patience: int, now_ns: i
             return was._replace(late_ticks=late_ticks)
         if now_ns - was.lowered_ns < SETTLE_NS:
             return was._replace(share=max(min(was.share, room), LEAST), late_ticks=late_ticks)
+        if was.share < USED * room and late_ticks < HICCUP_TICKS:
+            return was._replace(late_ticks=late_ticks)
         share = min(was.share * DOWN, room)
-        return StreamShare(max(share, LEAST), late_ticks, was.share, now_ns)
-    if was.share >= min(room, 1.0):
+        return StreamShare(max(share, LEAST), late_ticks, min(was.share / max(room, LEAST), 1.0), now_ns)
+    if was.share >= room:
         return was._replace(late_ticks=0)
     share = was.share * UP
     if room < 1.0 and now_ns - was.lowered_ns < FORGET_CEILING_NS:
-        share = min(share, max(NEAR * was.ceiling, was.share * UP_SLOWLY))
+        share = min(share, max(NEAR * was.ceiling * room, was.share * UP_SLOWLY))
     share = min(share, room)
     return was._replace(share=1.0 if share > 0.99 else share, late_ticks=0)
 
