@@ -41,6 +41,7 @@ class LoadVerdict(NamedTuple):
     excess_ns: float = 0.0  # work beyond what may be planned for; below 0: room
     catch_up_ns: float = 0.0  # the part of the excess that works off the backlog, and ends with it
     headroom_ratio: float = FIRST_GUESS  # learned: capacity over the workers' time
+    busy: float = 1.0  # share of the workers' time that was used, smoothed
     others_ns: float = 0.0  # work done for streams that can wait
     suffering: tuple[int, ...] = ()  # outputs below the utility that their graphs allow
     trim: float = 0.0  # share of capacity that may be planned for, on top of the headroom

@@ -21,10 +21,11 @@ tightest deadline's is worked off within ``CATCH_UP_SLOWLY_S``, because even whe
 never idle cost the urgent outputs some milliseconds.
 
 The headroom is for what no average shows, and the right amount is not known in advance: during an overload it is
-*trimmed*. While less waits than could without harm, workers are idle now and then, so more work can be taken. When more
-than that waits, it was too much. The engine settles at full use, with a short queue of tuples that are not urgent. The
-trim may double the plan, because costs may be that wrong: shedding keeps queues short, short trains carry the cost of
-their calls, and the load that was measured so would keep up the shedding for ever.
+*trimmed*. While less waits than could without harm, workers are idle now and then, so more work can be taken: the more
+idle they are, the faster. When more than that waits, it was too much. The engine settles at full use, with a short
+queue of tuples that are not urgent. The trim may double the plan, because costs may be that wrong: shedding keeps
+queues short, short trains carry the cost of their calls, and the load that was measured so would keep up the shedding
+for ever.
 
 A unit of the scheduler runs on one worker at a time (``unit_load``). Work that waits for a unit that is full counts
 against that unit alone: no drop elsewhere would melt it.
@@ -53,11 +54,12 @@ from qos_monitor.unit_load import Units, unit_loads
 Flags = npt.NDArray[np.bool_]
 
 HEADROOM = 0.95  # share of capacity that may be planned for; the rest is for what no average shows
-TRIM_AT_MOST, TRIM_UP_PER_S, TRIM_DOWN_PER_S = 1.0, 0.1, 0.5
+TRIM_AT_MOST, TRIM_UP_PER_S, TRIM_DOWN_PER_S = 1.0, 0.1, 1.5
+TRIM_IDLE = 1.5  # beside this, for each share of the workers' time that is idle
 CLOSE_RATIO = 0.9
 CATCH_UP_SLOWLY_S = 8.0  # time to work off a backlog that does not harm yet
 RISE_TAU_S, FALL_TAU_S = 0.15, 0.5  # of rates: up fast, down slowly
-CAPACITY_TAU_S = 0.5
+CAPACITY_TAU_S, BUSY_TAU_S = 0.5, 0.4  # a plan counts when it ends, so a tick may see none and the next one two
 PRICED_TAU_S, PRICE_TAU_S = 0.5, 0.7
 DEARER_A_TICK = 1.5  # the most a coefficient may rise in a tenth of a second
 TICK_S = 0.1
@@ -148,7 +150,8 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
     )
     slowly_ns = (free_ns - capacity_ns / 1e9 * terms.wait_ns / 2) / CATCH_UP_SLOWLY_S
     catch_up_ns = max(slowly_ns, levels[-1].catch_up_ns, 0.0)
-    trim = _trim(before, levels, elapsed_s)
+    busy = before.busy + _gain(elapsed_s, BUSY_TAU_S) * (sample.busy_ratio - before.busy)
+    trim = _trim(before, levels, busy, elapsed_s)
     may_ns = (HEADROOM + trim) * capacity_ns
     levels = tuple(level._replace(excess_ns=level.load_ns - may_ns + level.catch_up_ns) for level in levels)
     ratio = max(load_ns / capacity_ns, units.ratio)
@@ -172,6 +175,7 @@ def judge(before: LoadVerdict, sample: Sample, terms: Terms, workers: int) -> Lo
         catch_up_ns=catch_up_ns,
         trim=trim,
         headroom_ratio=headroom,
+        busy=busy,
         others_ns=others_ns,
         suffering=_suffering(sample, terms),
         rates=tuple(rates.tolist()),
@@ -199,13 +203,14 @@ def _state(before: LoadVerdict, ratio: float, begins: bool) -> LoadState:
     return "close" if ratio > CLOSE_RATIO else "fine"
 
 
-def _trim(before: LoadVerdict, levels: tuple[LevelLoad, ...], elapsed_s: float) -> float:
+def _trim(before: LoadVerdict, levels: tuple[LevelLoad, ...], busy: float, elapsed_s: float) -> float:
     """Return the next trim: up while the backlog is below its target, down above it, 0 while no level is pressed."""
     pressed = [level.backlog_ns / max(STANDING * level.may_wait_ns, 1.0) for level in levels if level.is_pressed]
     if not pressed or not any(level.is_pressed for level in before.levels):
         return 0.0
     full = max(pressed)
-    per_s = TRIM_UP_PER_S * (1.0 - full) if full < 1.0 else -TRIM_DOWN_PER_S * min(full - 1.0, 1.0)
+    up_per_s = TRIM_UP_PER_S + TRIM_IDLE * max(0.0, HEADROOM - busy)
+    per_s = up_per_s * (1.0 - full) if full < 1.0 else -TRIM_DOWN_PER_S * min(full - 1.0, 1.0)
     return min(max(before.trim + per_s * elapsed_s, 0.0), TRIM_AT_MOST)
 
 

@@ -93,6 +93,7 @@ class Facts:
         self.tuple_ns: list[float] = statistics.cost_per_tuple_ns.tolist()
         self.selectivity: list[float] = statistics.selectivity.tolist()
         self.train_tuples: list[float] = statistics.train_tuples.tolist()
+        self.is_observed: list[bool] = (statistics.observed_calls > 0).tolist()
         self.tuple_bytes: list[float] = statistics.tuple_bytes.tolist()
 
     # -- along D(b) ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,10 @@ bound follows the measured costs. Where deadlines are missed all the same it is 
 held for a second (``TrainTuner``). ``auto`` never shortens trains while there is a backlog, and never below the length
 at which the calls cost as much as the tuples. Either would end in a spiral of short trains, less throughput, longer
 queues and more misses.
+
+Where all trains are about as long, nothing tells which part of a call's cost its tuples have. A box whose tuples cost
+200 us was taken for one with dear calls, and got trains of half a second. So a train is never much longer than ``auto``
+allows by the cost that tuples had in the last trains, calls included, or than twice the last trains.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ tuples would become a plan of seconds, in which nothing else runs, no cost is le
 
 LEAST_TUPLES = 16
 SLACK_SHARE = 0.25
+SURELY, SURE_NS = 2.0, 5_000_000
+"""Times the budget, which counts as so much at least: the most that a plan takes if all of its cost is the tuples'."""
 SLIPPING = 0.01  # the share of late tuples from which trains are shortened
 LEAST_SCALE = 1 / 64
 HOLD_TICKS = 10
@@ -109,12 +115,16 @@ def nth_arrival_ns(arc: ArcState, number: int) -> int:
 
 def auto_tuples(facts: Facts, scale: float) -> list[int]:
     """Return by box the train that keeps a worker for no longer than its share of the tightest deadline."""
-    budget_ns = min(facts.tightest_ns * SLACK_SHARE, LONGEST_NS) * scale
+    whole_ns = min(facts.tightest_ns * SLACK_SHARE, LONGEST_NS)
+    budget_ns = whole_ns * scale
     out: list[int] = []
-    for tuple_ns, calls_ns in zip(facts.tuple_work_ns, facts.call_work_ns, strict=True):
+    trains = [n if seen else AUTO_TUPLES for n, seen in zip(facts.train_tuples, facts.is_observed, strict=True)]
+    for tuple_ns, calls_ns, train in zip(facts.tuple_work_ns, facts.call_work_ns, trains, strict=True):
         each_ns = max(tuple_ns, 1e-3)
         fair = calls_ns / each_ns  # here the calls cost as much as the tuples
-        out.append(int(max(LEAST_TUPLES, min(AUTO_TUPLES, max(fair, (budget_ns - calls_ns) / each_ns)))))
+        lately_ns = each_ns + calls_ns / max(train, 1.0)  # of a tuple, with its share of the calls
+        surely = max(SURELY * max(whole_ns, SURE_NS) / lately_ns, 2.0 * train)
+        out.append(int(max(LEAST_TUPLES, min(AUTO_TUPLES, surely, max(fair, (budget_ns - calls_ns) / each_ns)))))
     return out
 
 

@@ -5,6 +5,9 @@ the selectivities or the readers have changed by more than ``DRIFT``, and only w
 that nothing needs is not drawn. The map of a large network takes tens of milliseconds. After such a map the shedder
 waits a hundred times as long before the next one: shedding must not become the load.
 
+A new map takes over only the numbers that have changed by more than ``DRIFT``. Where two moves cost nearly the same,
+measured costs would swap them again and again: a plan would drop one output, then the other, and windows of both.
+
 Owner: the monitor thread. Time is an argument; only the time that a map took comes from the clock handed in.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from catalog.load_verdict import LoadVerdict
 from catalog.loss import ValueCells
@@ -26,6 +30,8 @@ from load_shedder.decide.segments import ModelCosts, order_places
 from load_shedder.decide.unit_caps import UnitCaps, cap_units, places_before
 from load_shedder.decide.urgent_levels import UrgentLevels
 from load_shedder.shed_plan import NOTHING_SHED, DropPlace, ShedPlan
+
+Flags = npt.NDArray[np.bool_]
 
 DRIFT = 0.1
 NEAR_KNEE = 0.7  # of capacity: above this a map is kept
@@ -190,7 +196,7 @@ class Shedder:
         if self.road_map is not None and (verdict.at_ns < self._not_before_ns or not self._has_drifted(read, values)):
             return False
         begun_ns = self._clock_ns()
-        self._drawn_for, self._read, self._values = self._basis(values), read, values
+        self._drawn_for, self._read, self._values = self._settled(self._basis(values)), read, values
         self._urgent.forget_maps()
         drawn = self._draw()
         self.maps += 1
@@ -201,31 +207,62 @@ class Shedder:
 
     def _draw(self, boxes: Sequence[bool] = ()) -> RoadMap:
         """Draw a map of all work, or of the work of these boxes alone."""
-        costs = ModelCosts.of(self._statistics)
-        box_ns = [ns * counts for ns, counts in zip(costs.box_ns, boxes, strict=True)] if boxes else costs.box_ns
-        output_ns = [0.0] * len(costs.output_ns) if boxes else costs.output_ns
+        s, at = self._statistics, 0
+        parts = []
+        for scale in (*self._relative(), s.unshed_selectivity()):
+            parts.append(self._drawn_for[at : at + len(scale)])
+            at += len(scale)
+        means = [_mean(part) for part in self._relative()]
+        every_ns, output_ns, rates = (part * mean for part, mean in zip(parts, means, strict=False))
+        box_ns = np.where(boxes, every_ns, 0.0) if boxes else every_ns
         # Shares are of the work of the shedding streams alone.
-        rates = [r if s else 0.0 for r, s in zip(costs.rate_per_s, self._sheds.tolist(), strict=True)]
         return draw_map(
             self.network,
             self.places,
-            ModelCosts(box_ns, costs.port_selectivity, costs.port_start, output_ns, rates),
+            ModelCosts(
+                box_ns.tolist(),
+                parts[3].tolist(),
+                s.port_start.tolist(),
+                [0.0] * len(output_ns) if boxes else output_ns.tolist(),
+                rates.tolist(),
+            ),
             values=self._values,
             read=self._read or None,
             given_up=self.given_up.outputs,
         )
 
+    def _relative(self) -> tuple[Floats, Floats, Floats]:
+        """Return the costs of boxes and outputs and the rates that may be shed: a map takes them relative to their
+        means."""
+        s = self._statistics
+        return s.unshed_cost_ns(), s.output_cost_ns, s.rate_per_s * self._sheds
+
     def _basis(self, values: Mapping[int, ValueCells] | None) -> Floats:
         """Return the inputs of a map, free of scale: costs and rates relative to their means, selectivities, worths."""
-        s = self._statistics
-        parts = (s.unshed_cost_ns(), s.output_cost_ns, s.rate_per_s * self._sheds)
-        relative = [p / (p.mean() or 1.0) if len(p) else p for p in parts]
+        relative = [part / _mean(part) for part in self._relative()]
         known = values or {}
         worth = [known[p.arc].carried(0.5) if p.arc in known else 0.5 for p in self.places if p.manner == "semantic"]
-        return np.concatenate([*relative, s.unshed_selectivity(), worth])
+        return np.concatenate([*relative, self._statistics.unshed_selectivity(), worth])
+
+    def _settled(self, now: Floats) -> Floats:
+        """Return the inputs of the next map: those of the last one where they have not drifted."""
+        before = self._drawn_for
+        if len(before) != len(now):
+            return now
+        settled: Floats = np.where(_drifted(before, now), now, before)
+        return settled
 
     def _has_drifted(self, read: tuple[bool, ...], values: Mapping[int, ValueCells] | None) -> bool:
         now = self._basis(values)
         if read != self._read or len(now) != len(self._drawn_for):
             return True
-        return bool((np.abs(now - self._drawn_for) > DRIFT * np.maximum(np.abs(self._drawn_for), DRIFT)).any())
+        return bool(_drifted(self._drawn_for, now).any())
+
+
+def _mean(part: Floats) -> float:
+    return float(part.mean()) or 1.0 if len(part) else 1.0
+
+
+def _drifted(before: Floats, now: Floats) -> Flags:
+    drifted: Flags = np.abs(now - before) > DRIFT * np.maximum(np.abs(before), DRIFT)
+    return drifted

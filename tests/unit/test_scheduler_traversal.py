@@ -272,6 +272,17 @@ def test_auto_makes_no_plan_of_seconds_of_a_backlog_that_no_deadline_bounds() ->
     assert SchedulerState(network, None, statistics).auto_tuples == [500]  # 100 ms
 
 
+def test_auto_makes_no_long_plan_where_the_cost_of_tuples_is_taken_for_that_of_calls() -> None:
+    """Trains of 40 at 200 us a tuple say as little about a call as about a tuple."""
+    sketch = NetworkSketch()
+    sketch.output(sketch.box(sketch.stream(), cost_ns=8_300.0), QoS(deadline_ns=50_000_000))
+    network = sketch.network()
+    statistics = Statistics(network)
+    statistics.cost_per_call_ns[:], statistics.train_tuples[:], statistics.observed_calls[:] = 7_700_000.0, 40.0, 9
+    [tuples] = SchedulerState(network, None, statistics).auto_tuples
+    assert 40 <= tuples <= 130  # 26 ms if the tuples cost it all; 186 ms before
+
+
 def test_measured_draws_costs_anew() -> None:
     sketch = NetworkSketch()
     sketch.output(sketch.box(sketch.stream(), cost_ns=10.0))

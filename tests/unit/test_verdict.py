@@ -143,6 +143,14 @@ def test_an_overload_fills_the_workers_to_a_short_queue() -> None:
     assert after(20, 0.5 * AT_CAPACITY, idle).trim == 0.0
 
 
+def test_idle_workers_get_more_work_the_faster_the_more_idle_they_are() -> None:
+    full = after(20, 2 * AT_CAPACITY, busy_ratio=1.0, work_ns=1e9)
+    begun = after(1, 2 * AT_CAPACITY, full, busy_ratio=1.0, work_ns=1e9, backlog_ns=backlog(0.1))
+    half, nearly = (after(10, 2 * AT_CAPACITY, begun, busy_ratio=busy, work_ns=busy * 1e9) for busy in (0.5, 0.9))
+    assert half.trim > 0.25, "half of the time is free: a second must be enough to use much of it"
+    assert nearly.trim < half.trim / 2
+
+
 LEVELS = """
 http: {listen: "off"}
 scheduler: {policy: POLICY}
