@@ -1,7 +1,8 @@
 """The levels of urgency: what may wait, by deadline, and what cannot be done in that time.
 
 Where the policy runs urgent outputs first, each deadline has its own *level*: the work for all outputs that are at
-least as urgent. The backlog of a level must fit into half of its deadline. A drop of less urgent tuples does not help a
+least as urgent. The backlog of a level must fit into half of its deadline, or into all of it but ``SPARE_NS`` where
+that is more: a shed plan takes effect within this time. A drop of less urgent tuples does not help a
 level, because its tuples do not wait for them. Under other policies every tuple waits for every other one, and there is
 one level, with the tightest deadline. Deadlines within a factor of two share a level.
 
@@ -31,7 +32,8 @@ STANDING = 0.2  # of the backlog allowed: the target during an overload
 BEGUN_RATIO = 0.25  # of the backlog allowed: with less than that no overload begins
 CATCH_UP_S = 0.7  # time to work off a backlog that harms
 MERGED_RATIO = 2.0  # deadlines that differ by less share a level
-WAIT_AT_LEAST_NS, WAIT_AT_MOST_NS = 20_000_000, 1_000_000_000
+WAIT_AT_LEAST_NS, WAIT_AT_MOST_NS, PATIENT_NS = 20_000_000, 1_000_000_000, 2_000_000_000
+SPARE_NS = 500_000_000
 
 
 class UrgencyLevel(NamedTuple):
@@ -44,8 +46,9 @@ class UrgencyLevel(NamedTuple):
 
 def may_wait_ns(deadline_ns: int | None) -> int:
     """Return how long the tuples of an output may wait without harm."""
-    at_most_ns = WAIT_AT_MOST_NS if deadline_ns is None else deadline_ns // 2
-    return min(max(at_most_ns, WAIT_AT_LEAST_NS), WAIT_AT_MOST_NS)
+    if deadline_ns is None:
+        return WAIT_AT_MOST_NS
+    return min(max(deadline_ns // 2, deadline_ns - SPARE_NS, WAIT_AT_LEAST_NS), PATIENT_NS)
 
 
 def find_levels(network: Network, waits: list[int], counted: Flags, urgent_first: bool) -> tuple[UrgencyLevel, ...]:

@@ -7,7 +7,8 @@ oscillate, except through the backlog, and the backlog only ever asks for more. 
 - Up at once, by the full amount. The first plan of an overload comes in the tick that detects it.
 - Down only after less was needed for ``HOLD_S``, and then with a time constant of ``RELEASE_TAU_S``: a burst that
   returns within a second finds the plan still in force. The share needed in the meantime is the floor. Where deadlines
-  leave so much slack that a burst may return unnoticed for ``HOLD_S``, nothing is held and the release is quick.
+  leave so much slack that a burst may return unnoticed for ``HOLD_S``, nothing is held and the release is quick, also
+  while an overload goes on behind the burst.
 - The part that works off a backlog (``catch_up``) comes and goes with the backlog. It is never held.
 - Never beyond the share that may be shed (``most``): a demand that no plan can meet must not have to decay afterwards.
 - A change below ``STEP`` of the work is ignored: every plan costs the engine a moment.
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from math import exp
 
 HOLD_S = 0.3
-RELEASE_TAU_S, QUICK_TAU_S = 0.4, 0.1
+RELEASE_TAU_S, QUICK_TAU_S, LOADED_TAU_S = 0.4, 0.1, 0.2
 STEP = 0.01
 GONE = 0.02  # of the work: a smaller share is not worth a plan when the engine has room
 
@@ -64,7 +65,7 @@ def steer(
         if not is_overloaded or whole <= 0:
             return ControllerState(at_ns=now_ns)
         return ControllerState(whole, needed, now_ns, now_ns, max(0.0, wanted - most))
-    has_slack = slack_s >= HOLD_S and not is_overloaded
+    has_slack = slack_s >= HOLD_S
     held, wanted_at_ns = _held(control, needed, is_overloaded, has_slack, now_ns)
     return ControllerState(
         max(held, whole if is_overloaded else 0.0), held, wanted_at_ns, now_ns, max(0.0, wanted - most)
@@ -82,6 +83,6 @@ def _held(
     if is_recent or 0.0 < control.held - STEP < needed:
         return control.held, control.wanted_at_ns
     elapsed_s = (now_ns - control.at_ns) / 1e9
-    tau_s = QUICK_TAU_S if has_slack else RELEASE_TAU_S
+    tau_s = RELEASE_TAU_S if not has_slack else LOADED_TAU_S if is_overloaded else QUICK_TAU_S
     held = needed + (control.held - needed) * exp(-elapsed_s / tau_s)
     return 0.0 if held < GONE and (needed <= 0 or not is_overloaded) else held, control.wanted_at_ns

@@ -20,7 +20,7 @@ from catalog.load_verdict import LoadVerdict
 from catalog.network import Network
 
 CATCH_UP_S = 0.7  # to work off the backlog that is late
-RISE_TAU_S = 0.6
+RISE_TAU_S = 0.3
 OPEN = 0.99  # a cap above this is gone
 LEAST = 0.02  # of the tuples: even a unit with a long backlog gets some that are new
 

@@ -126,3 +126,18 @@ def test_the_last_bit_of_a_plan_goes_too() -> None:
     control = ControllerState(share=0.009, held=0.009, wanted_at_ns=0, at_ns=10**9)
     gone = steer(control, excess_ns=-0.5, load_ns=1.0, is_overloaded=False, now_ns=11 * 10**8)
     assert not gone.is_shedding
+
+
+@pytest.mark.parametrize(("slack_s", "share"), [(0.05, 0.77), (1.0, 0.56)])
+def test_behind_a_burst_what_has_slack_is_given_back_at_once_although_the_overload_goes_on(
+    slack_s: float, share: float
+) -> None:
+    """Twice the load, and a moment of twenty times: where a burst may come again unseen, nothing is held for it."""
+    control = ControllerState()
+    for tick in range(1, 14):
+        is_burst = 5 <= tick < 10
+        control = steer(
+            control, excess_ns=19e9 if is_burst else 1e9, load_ns=20e9 if is_burst else 2e9, is_overloaded=True,
+            now_ns=tick * 10**8, slack_s=0.0 if is_burst else slack_s,
+        )  # fmt: skip
+    assert control.share == pytest.approx(share, abs=0.05)
