@@ -131,13 +131,18 @@ class OverloadControl(Generic[Sample]):
         given_up = self.shedder.given_up.outputs
         before, self._incurable = self._incurable, given_up
         if fresh := given_up - before:
-            names, road_map = self._names(fresh), self.shedder.road_map
-            if self.shedder.caps.full or road_map is None:
-                log.warning("%s cannot be saved: one worker cannot do its work; it gets what is left", names)
-            else:
-                most = 100 * road_map.most_ns / max(road_map.load_ns, 1.0)
+            bound = fresh & self.shedder.behind_full_units()
+            if bound:
                 log.warning(
-                    "%s cannot be saved: only %.0f%% of the work may be shed; it gets what is left", names, most
+                    "%s cannot be saved: one worker cannot do its work; it gets what is left", self._names(bound)
+                )
+            if other := fresh - bound:
+                road_map = self.shedder.road_map
+                most = 0.0 if road_map is None else 100 * road_map.most_ns / max(road_map.load_ns, 1.0)
+                log.warning(
+                    "%s cannot be saved: only %.0f%% of the work may be shed; it gets what is left",
+                    self._names(other),
+                    most,
                 )
         if back := before - given_up:
             log.info("%s can be saved again: it loses nothing from now on", self._names(back))

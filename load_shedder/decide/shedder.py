@@ -128,6 +128,11 @@ class Shedder:
                 found[place] = min(self.caps.kept[unit], found.get(place, 1.0))
         return found
 
+    def behind_full_units(self) -> frozenset[int]:
+        """Return the outputs whose tuples pass a unit of which more is demanded than one worker can do."""
+        boxes = {b for unit in self.caps.full for b in self.units[unit]}
+        return frozenset(o for b in boxes for o in self.network.box_outputs[b])
+
     def _caps_differ(self, caps: Mapping[int, float]) -> bool:
         before = self._caps_in_force
         return caps.keys() != before.keys() or any(abs(share - before[i]) >= STEP for i, share in caps.items())

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from catalog.load import LoadModel
 from catalog.network import Network, Stream
 from catalog.stats import Statistics
 from load_shedder.decide.places import Downstream, find_downstream, find_places, hulled_outputs
@@ -41,7 +44,8 @@ def shed_warnings(network: Network, statistics: Statistics) -> list[ShedWarning]
         if part < least or part <= 0:
             limit = "none of its tuples may be dropped" if part <= 0 else f"at most {part:.0%} of its work can be shed"
             at = ("streams", stream.name, "overload")
-            warned.append(ShedWarning(at, f"overload: shed, but {limit}", _obstacles(network, stream, behind)))
+            hint = _obstacles(network, stream, behind, _output_parts(network, statistics))
+            warned.append(ShedWarning(at, f"overload: shed, but {limit}", hint))
     touched = {o for s in sheds for a in s.arcs for o in behind[a].outputs}
     return warned + [
         ShedWarning(
@@ -64,12 +68,33 @@ def _curable(network: Network, places: Sequence[DropPlace], statistics: Statisti
     return found.most_ns / found.load_ns if found.load_ns > 0 else 1.0
 
 
-def _obstacles(network: Network, stream: Stream, behind: list[Downstream]) -> str:
-    """Name what stands in the way behind this stream: outputs without a loss graph, boxes that may lose nothing."""
+def _output_parts(network: Network, statistics: Statistics) -> list[float]:
+    """Return, by output, the share of all work that the boxes before it do, at equal rates of all streams."""
+    costs = ModelCosts.of(statistics)
+    model = LoadModel(network)
+    flow = model.flow(np.ones(len(network.streams)), np.asarray(costs.port_selectivity))
+    work = flow.boxes * np.asarray(costs.box_ns)
+    total = float(work.sum())
+    parts = [0.0] * len(network.outputs)
+    for node in network.boxes:
+        for output in network.box_outputs[node.number]:
+            parts[output] += float(work[node.number]) / total if total > 0 else 0.0
+    return parts
+
+
+def _obstacles(network: Network, stream: Stream, behind: list[Downstream], parts: Sequence[float]) -> str:
+    """Name what stands in the way behind this stream: outputs without a loss graph, boxes that may lose nothing.
+    ``parts`` is by output the share of the work before it."""
     touched = sorted({o for a in stream.arcs for o in behind[a].outputs})
     strict = [network.outputs[o].name for o in touched if network.outputs[o].qos.shed_by is None]
     if strict:
-        return f"give {_list(strict)} a loss graph or lossy: an output without one may lose nothing"
+        advice = f"give {_list(strict)} a loss graph or lossy: an output without one may lose nothing"
+        dearest = max((o for o in touched if network.outputs[o].qos.shed_by is None), key=lambda o: parts[o])
+        if parts[dearest] <= CURABLE:
+            return advice
+        part, name = parts[dearest], network.outputs[dearest].name
+        why = f"'{name}' needs {part:.0%} of the work, so from {1 / part:.1f} times the knee on no plan saves it"
+        return f"{advice}; {why}"
     reached = {b for a in stream.arcs if (b := network.arcs[a].box) is not None}
     for node in network.boxes:
         if node.number in reached:

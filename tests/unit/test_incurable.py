@@ -185,3 +185,10 @@ def test_the_shedder_gives_up_what_no_plan_can_save_and_keeps_the_rest() -> None
     assert kept["rows->model"] == pytest.approx(1 / 2.7, rel=0.1)
     assert kept.get("rows->cheap", 1.0) > 0.9, "it has a worker of its own"
     assert LOSSY not in found.late
+
+
+def test_the_reason_is_told_for_each_output() -> None:
+    """A full unit is the reason of the outputs behind it, and of no others."""
+    shedder = Shedder(NETWORK, Epoch.of(NETWORK).stats, units=UNITS)
+    shedder.caps = UnitCaps(tuple(0.5 if unit == MODEL else 1.0 for unit in range(len(UNITS))))
+    assert shedder.behind_full_units() == {STRICT}

@@ -17,7 +17,10 @@ def test_a_load_that_no_legal_shedding_can_cure() -> None:
     [(place, message, hint)] = warnings(f"{boxes}{free}}}}}\n")
     assert place == "streams.s.overload"
     assert message == "overload: shed, but at most 10% of its work can be shed"
-    assert hint == "give 'dear' a loss graph or lossy: an output without one may lose nothing"
+    assert hint == (
+        "give 'dear' a loss graph or lossy: an output without one may lose nothing; "
+        "'dear' needs 90% of the work, so from 1.1 times the knee on no plan saves it"
+    )
     assert warnings(f"{boxes}{free}, lossy: 10%}}}}\n") == []
 
 
