@@ -12,6 +12,7 @@ BYTECODE := $(VENV)/.bytecode-stamp
 DEV := $(VENV)/.dev-stamp
 SPARK := $(VENV)/.spark-stamp
 WARM := $(VENV)/spark.aot
+BROWSER := $(VENV)/.browser-stamp
 JOBS := $(shell echo $$((2 * $$(nproc))))  # tests at once: half of a test's time is waiting for a daemon
 PINNED := $(BIN)/uv pip compile --quiet --system-certs --upgrade --universal --fork-strategy fewest --generate-hashes \
           --no-header --no-annotate
@@ -39,7 +40,7 @@ run: $(BYTECODE) ## the demo: a market under bursts, live in the terminal; Ctrl-
 
 # Types and warming Spark up take what the tests leave of the cores. Not while pip still lays files down that mypy may read.
 test: BYTES := # nobody waits for the first import of what no test uses
-test: $(DEV) $(SPARK) ## lint, types and every test: what CI runs
+test: $(DEV) $(SPARK) $(BROWSER) ## lint, types and every test: what CI runs
 	@$(MAKE) --no-print-directory -j3 check $(WARM) test-core
 	@$(MAKE) --no-print-directory test-spark
 
@@ -105,6 +106,12 @@ $(DEV): requirements-dev.lock $(RUNTIME)
 	@echo "installing the development tools into $(VENV)"
 	$(call from_lock,requirements-dev.lock)
 	@touch $@
+
+# For the tests of the page. Playwright itself is a package; a browser is not.
+$(BROWSER): $(DEV)
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && touch $@ && exit 0; done; \
+	{ [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
+	|| echo "there is no Chromium on this machine: the tests of the page will be skipped"; touch $@
 
 # Spark comes as source. What is built of it is laid down and thrown away: squeezing 400 MB of jars in between is for nothing.
 $(SPARK): private BYTES :=

@@ -60,6 +60,7 @@ export function makeEditor(parent, text, { change, words, names, label }) {
       ],
     }),
   });
+  view.scrollDOM.tabIndex = 0; // a keyboard scrolls it too
   return {
     view,
     text: () => view.state.doc.toString(),

@@ -33,7 +33,7 @@ function Figures() {
     ["up", span(engine.uptime_ns / 1e9)],
     ...(all.residual ? [["unaccounted for", all.residual, "bad"]] : []),
   ];
-  return html`<dl class="figures">${figures.map(([word, value, tone]) => html`<div key=${word}><dt><${Word} word=${word} /></dt><dd class=${tone || ""}>${value}</dd></div>`)}</dl>`;
+  return html`<section aria-label="main figures"><dl class="figures">${figures.map(([word, value, tone]) => html`<div key=${word}><dt><${Word} word=${word} /></dt><dd class=${tone || ""}>${value}</dd></div>`)}</dl></section>`;
 }
 
 function Connection() {

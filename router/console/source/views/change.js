@@ -30,14 +30,14 @@ export function Diff({ plan }) {
 
 function Forecast({ forecast }) {
   if (!forecast?.outputs?.length) return null;
-  return html`<h3>What it would do to the outputs</h3><${Table} head=${["output", "utility: now", "then", "p99: now", "then"]} rows=${forecast.outputs.map(o => [o.name, utility(o.now?.utility ?? o.utility_now), utility(o.then?.utility ?? o.utility_then ?? o.utility), time(o.now?.p99_ns ?? o.p99_now_ns), time(o.then?.p99_ns ?? o.p99_then_ns ?? o.p99_ns)])} />`;
+  return html`<h2>What it would do to the outputs</h2><${Table} head=${["output", "utility: now", "then", "p99: now", "then"]} rows=${forecast.outputs.map(o => [o.name, utility(o.now?.utility ?? o.utility_now), utility(o.then?.utility ?? o.utility_then ?? o.utility), time(o.now?.p99_ns ?? o.p99_now_ns), time(o.then?.p99_ns ?? o.p99_then_ns ?? o.p99_ns)])} />`;
 }
 
 function Revisions({ onRoll, version }) {
   const [found, setFound] = useState(null);
   useEffect(() => { ask("/api/v1/revisions").then(a => setFound(a.revisions), () => setFound([])); }, [version]);
   if (!found?.length) return null;
-  return html`<section><h2>Revisions</h2><${Table} head=${["number", "when", "who", "what", ""]} rows=${found.slice().reverse().map(r => [r.number, r.at || (r.at_ns ? new Date(r.at_ns / 1e6).toLocaleString() : ""), r.author || "", r.summary || r.why || "", r.current || r.is_current ? "runs now" : html`<button onClick=${() => onRoll(r.number)}>roll back to ${r.number}</button>`])} /></section>`;
+  return html`<section><h2>Revisions</h2><${Table} head=${["number", "when", "who", "what", "roll back"]} rows=${found.slice().reverse().map(r => [r.number, r.at || (r.at_ns ? new Date(r.at_ns / 1e6).toLocaleString() : ""), r.author || "", r.summary || r.why || "", r.current || r.is_current ? "runs now" : html`<button onClick=${() => onRoll(r.number)}>roll back to ${r.number}</button>`])} /></section>`;
 }
 
 function Bills() {
@@ -48,10 +48,9 @@ function Bills() {
     const timer = setInterval(look, 3000);
     return () => clearInterval(timer);
   }, []);
-  const bills = found?.bills || found?.queries;
-  if (!bills?.length) return null;
+  if (!found?.bills?.length) return null;
   return html`<section><h2>Bills</h2><p>What each query costs. The cost of a shared box is split by the tuples that each query takes from it.</p>
-    <${Table} head=${["query", "CPU", "share of busy time", "tuples", "in queues", "state", "dropped"]} rows=${bills.map(b => [b.query ?? b.name, time(b.busy_ns ?? b.cpu_ns), percent(b.share ?? b.busy_share, 1), count(b.tuples ?? b.tuples_in), bytes(b.queue_bytes || 0), bytes(b.state_bytes || 0), count(b.dropped ?? 0)])} /></section>`;
+    <${Table} head=${["query", "CPU", "share of busy time", "tuples", "in queues", "state", "dropped"]} rows=${found.bills.map(b => [b.query, time(b.cpu_ns), percent(b.cpu_ns / Math.max(1, found.busy_ns), 1), count(b.tuples), bytes(b.queue_bytes), bytes(b.state_bytes), count(b.dropped)])} /></section>`;
 }
 
 export function ChangeView() {

@@ -26,7 +26,7 @@ function Scrubber() {
 
 export function NetworkView() {
   const units = superboxes.value.filter(members => members.length > 1).length;
-  return html`<div class="network">
+  return html`<div class="network"><h1 class="hidden">Network</h1>
     <div class="bar">
       <label class="search"><span class="hidden">find a stream, box or output</span><input type="search" placeholder="find …" value=${search.value} onInput=${e => { search.value = e.target.value; }} /></label>
       <div class="switch" role="group" aria-label="colour boxes by">

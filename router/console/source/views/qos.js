@@ -29,7 +29,7 @@ function OutputCard({ output }) {
   const recent = (past.value ? past.value.records : looks.value.slice(-TRAIL)).map(l => l.outputs.find(o => o.name === output.name)).filter(Boolean);
   const u = utilityOf(now), q = output.qos;
   const open = () => { selected.value = { kind: "output", name: output.name }; view.value = "network"; };
-  return html`<article class="card"><header><h3><button class="link" onClick=${open}>${output.name}</button></h3>
+  return html`<article class="card"><header><h2><button class="link" onClick=${open}>${output.name}</button></h2>
       <span class=${`score ${u > 0.9 ? "good" : u > 0.5 ? "fair" : "bad"}`}>utility ${utility(u)}</span></header>
     <div class="curves">
       ${q.latency && html`<${Curve} title="by delay" points=${q.latency} unit=${time} at=${[now.latency.mean_ns || 0, now.utility.latency]} trail=${recent.map(o => [o.latency.mean_ns || 0, o.utility.latency])} note=${`mean ${time(now.latency.mean_ns)}, p99 ${time(now.latency.p99_ns)}`} />`}
@@ -53,7 +53,7 @@ function GiveUp() {
   const isDone = step => total > 0 && step.saves / total <= answer.level + 1e-6;
   return html`<section><h2>What goes first under overload</h2>
     <p>From the top down, each step gives up the least utility for the work that it saves. ${shown.value.overload.plan ? html`Now: <strong>${shown.value.overload.why}</strong>.` : "Nothing is dropped now."}</p>
-    <${Table} head=${["", "drop on", "how", "outputs that lose", "work saved so far", "utility given up so far"]} empty="nothing may be dropped: no output has a loss graph, or no stream says overload: shed"
+    <${Table} head=${["now", "drop on", "how", "outputs that lose", "work saved so far", "utility given up so far"]} empty="nothing may be dropped: no output has a loss graph, or no stream says overload: shed"
       rows=${answer.steps.map(s => ({ cells: [isDone(s) ? "● dropped now" : "○", s.arc, s.manner === "semantic" ? "least valuable first" : s.manner === "window" ? "whole windows" : "at random", s.outputs.join(", "), percent(s.saves), s.costs.toFixed(2)], tone: isDone(s) ? "active" : "" }))} /></section>`;
 }
 

@@ -1,9 +1,8 @@
-// The first minute: ten rows, a schema, a query, its result, and a network that runs.
+// The first minute: ten rows, a schema, a query, and its result.
 import { useState } from "preact/hooks";
 import { html } from "../html.js";
 import { Table, Trouble } from "../parts.js";
-import { ask, post, view } from "../state.js";
-import { Diff } from "./change.js";
+import { post } from "../state.js";
 import { Editor } from "./editor.js";
 
 const EXAMPLE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -13,19 +12,21 @@ const EXAMPLE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 export function StartView() {
   const [rows, setRows] = useState(EXAMPLE), [file, setFile] = useState(null), [result, setResult] = useState(null);
   const [problems, setProblems] = useState([]), [error, setError] = useState(null), [busy, setBusy] = useState("");
-  const [plan, setPlan] = useState(null);
   const work = (what, doing) => async () => {
     setBusy(what); setError(null);
     try { await doing(); } catch (failed) { if (failed.body?.problems) setProblems(failed.body.problems); else setError(failed); }
     setBusy("");
   };
   const stream = text => /^streams:\s*\n(?:\s*#.*\n|\s*\n)*\s+["']?([\w.-]+)["']?:/m.exec(text)?.[1] || "rows";
-  const draft = work("draft", async () => { const found = await post("/api/v1/draft", { rows }); setFile(found.file); setResult(null); setProblems([]); setPlan(null); });
+  const draft = work("draft", async () => { const found = await post("/api/v1/draft", { rows }); setFile(found.file); setResult(null); setProblems([]); });
   const tryIt = work("try", async () => { setProblems([]); setResult(await post("/api/v1/trial", { file, rows: { [stream(file)]: rows } })); });
-  const deploy = work("deploy", async () => {
-    const ready = await post("/api/v1/draft", { rows, file, listen: true }).then(a => a.deployable || file, () => file);
-    setPlan(await ask("/api/v1/network?drop_state=false", { method: "PUT", body: ready }));
-  });
+  const save = () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([file], { type: "text/yaml" }));
+    link.download = "network.yaml";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
   return html`<div class="page start"><h1>Begin with ten rows</h1>
     <ol class="steps">
       <li><h2>Paste some rows</h2><p>JSON, one object a line, or CSV with a heading.</p>
@@ -37,7 +38,6 @@ export function StartView() {
         <p><button class="main" disabled=${Boolean(busy)} onClick=${tryIt}>${busy === "try" ? "running …" : "run my rows through it"}</button></p></li>`}
       ${result && html`<li><h2>The result</h2>${result.outputs.map(o => html`<div key=${o.name}><h3>${o.name}</h3><${Table} head=${o.fields} empty="no rows came out" rows=${o.rows.slice(0, 100).map(r => o.fields.map(f => (r[f] === null ? "NULL" : String(r[f]))))} /></div>`)}
         ${Object.entries(result.refused).map(([s, all]) => html`<p class="bad" key=${s}>${s}: ${all.length} rows refused: ${all[0]?.message}</p>`)}
-        <p>Happy with it? <button disabled=${Boolean(busy)} onClick=${() => { navigator.clipboard?.writeText(file); }}>copy the file</button> <button class="main" disabled=${Boolean(busy)} onClick=${deploy}>${busy === "deploy" ? "deploying …" : "run it in this daemon"}</button></p></li>`}
-      ${plan && html`<li><h2>It runs</h2><${Diff} plan=${{ ...plan, same: false }} /><p><button onClick=${() => { view.value = "network"; }}>see the network</button></p></li>`}
+        <p><button class="main" onClick=${save}>save the file</button> Then <code>aurorad run network.yaml</code> runs it. Or copy its stream, boxes and output into the network of this daemon, under <a href="#change">Change</a>.</p></li>`}
     </ol><${Trouble} error=${error} /></div>`;
 }

@@ -42,6 +42,6 @@ export function WhatIfView() {
         return [o.name, present ? utility(utilityOf(present)) : "–", utility(o.utility), present ? delivered(present.share_delivered) : "–", delivered(o.share), time(present?.latency.p50_ns), time(o.p50_ns), time(present?.latency.p99_ns), time(o.p99_ns)];
       })} />
       ${answer.peak_bytes != null && html`<p class="quiet">queue memory at most ${count(answer.peak_bytes)} bytes</p>`}
-      ${answer.drops.length > 0 && html`<h3>What would be dropped</h3><${Table} head=${["arc", "share", "why"]} rows=${answer.drops.map(d => [d.arc, percent(d.share, 1), d.reason === "shed" ? "shed by a plan" : "too late for every output"])} />`}</section>`}
+      ${answer.drops.length > 0 && html`<h2>What would be dropped</h2><${Table} head=${["arc", "share", "why"]} rows=${answer.drops.map(d => [d.arc, percent(d.share, 1), d.reason === "shed" ? "shed by a plan" : "too late for every output"])} />`}</section>`}
   </div>`;
 }
