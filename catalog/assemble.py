@@ -55,6 +55,7 @@ def assemble(
     version: int,
     other_names: Callable[[str], tuple[str, ...]] = lambda _: (),
     declared: Mapping[str, tuple[str, ...]] | None = None,
+    drafts: Mapping[str, Any] | None = None,
 ) -> Network:
     """Make the network. ``bound`` is in topological order; the index of a box in it becomes its number."""
     streams = {name: i for i, name in enumerate(file.streams)}
@@ -100,6 +101,7 @@ def assemble(
         config=file,
         version=version,
         declared=declared or {},
+        drafts=drafts or {},
     )
 
 
@@ -143,7 +145,7 @@ def _timed(arcs: Sequence[Arc], nodes: Sequence[BoxNode]) -> tuple[Arc, ...]:
         needs = node.box.needs_time or any(timed[a] for port in node.out_arcs for a in port)
         for a in node.in_arcs:
             timed[a] = needs
-    return tuple(replace(arc, timed=timed[arc.number]) for arc in arcs)
+    return tuple(replace(arc, timed=True) if timed[arc.number] else arc for arc in arcs)
 
 
 def find_dead_ends(network: Network, document: Document) -> list[Problem]:

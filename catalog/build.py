@@ -122,6 +122,7 @@ class _Builder:
         self.times: dict[tuple[str, int], str | None] = {}
         self.behind: dict[str, bool] = {}  # by box: whether its results may come out behind later ones
         self.drafts: dict[str, BoxDraft] = {}
+        self.drawn: dict[str, tuple[Any, BoxDraft | None]] = {}  # as they are written, and drafts, for the next network
 
     def build(
         self, policies: Collection[str] | None, policy_fits: PolicyFits | None, warn: Warn | None, version: int
@@ -153,8 +154,9 @@ class _Builder:
             raise NetworkError(found, self.document.source, self.document.text)
         declared = {name: tuple(o.name for o in origins[name] if o is not None) for name in order}
         network = assemble(
-            self.file, self.schemas, self.times, bound, outputs, version, self.sharing.other_names, declared
-        )
+            self.file, self.schemas, self.times, bound, outputs, version, self.sharing.other_names, declared,
+            self.drawn,
+        )  # fmt: skip
         self.check_fit(network, policy_fits)
         warnings += find_dead_ends(network, self.document)
         for path, message, hint in warn(network) if warn is not None else ():
@@ -172,8 +174,16 @@ class _Builder:
     def draft_all(self) -> None:
         data = self.document.data.get("boxes")
         for name, entry in self.file.boxes.items():
-            draft, problems = draft_box(name, data[name], entry, self.kinds, self.document, self.context)
-            self.problems += problems
+            known = self.bound.drafts.get(name)
+            draft: BoxDraft | None
+            if known is not None and known[0] == data[name]:
+                draft = known[1]
+            else:
+                draft, problems = draft_box(name, data[name], entry, self.kinds, self.document, self.context)
+                self.problems += problems
+                known = (data[name], draft)
+            if draft is not None and draft.parameters is not None and not hasattr(draft.parameters, "modules"):
+                self.drawn[name] = known
             if draft is None:
                 self.config.broken.add(name)
             elif name not in self.file.streams:

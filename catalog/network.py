@@ -149,6 +149,7 @@ class Network:
     version: int = 1
     warnings: tuple[Any, ...] = field(default=(), compare=False)
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    drafts: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)  # for the next network's builder
 
     def stream(self, name: str) -> Stream:
         return self._streams[name]

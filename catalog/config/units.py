@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import inf
 from typing import Annotated, Any
 
@@ -46,16 +47,22 @@ def parse_duration(value: object) -> Fraction:
     """Return exact nanoseconds; ``1h30m`` is a sum. Raises ValueError."""
     if _is_zero(value):
         return Fraction(0)
-    if isinstance(value, str) and _PARTS.fullmatch(text := value.strip()):
-        parts = _PART.findall(text)
-        if all(unit in _NS for _, unit in parts):
-            total = sum((Fraction(number) * _NS[unit] for number, unit in parts), Fraction(0))
-            if total > MAX_NS:
-                raise ValueError(f"{text} is longer than 292 years")
-            return total
+    if isinstance(value, str) and (total := _sum_of_parts(value.strip())) is not None:
+        if total > MAX_NS:
+            raise ValueError(f"{value.strip()} is longer than 292 years")
+        return total
     if _is_number(value):
         raise ValueError(f"a duration needs a unit: write {value}ms or {value}s")
     raise ValueError(f"{_quoted(value)} is not a duration: write 100ms, 1.5s or 1h30m (ns, us, ms, s, m, h, d)")
+
+
+@lru_cache(maxsize=1_024)  # a file with 1,000 outputs has a few different deadlines
+def _sum_of_parts(text: str) -> Fraction | None:
+    """Return the nanoseconds of a text such as ``1h30m``; None when it is not a duration."""
+    parts = _PART.findall(text) if _PARTS.fullmatch(text) else []
+    if not parts or not all(unit in _NS for _, unit in parts):
+        return None
+    return sum((Fraction(number) * _NS[unit] for number, unit in parts), Fraction(0))
 
 
 def parse_duration_ns(value: object) -> int:

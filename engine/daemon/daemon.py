@@ -321,7 +321,7 @@ class Daemon:
         self._moved = None
         if moved is None:
             return ledger
-        return ledger.follow(self._monitoring.read(), self.catalog.epoch, moved.boxes, moved.outputs)
+        return ledger.follow(self._monitoring.read_counts(), self.catalog.epoch, moved.boxes, moved.outputs)
 
     # -- stop ---------------------------------------------------------------------------------------------------------
 

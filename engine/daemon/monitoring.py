@@ -57,7 +57,7 @@ class Monitoring:
         self._ticker = ticker
         self._losses = losses
         self._edge = edge
-        self.read = readings.read
+        self.read_counts = readings.read_counts
         self._reported = [(0, 0)] * len(recorders)  # tuples and missed deadlines that the scheduler knows of
         self.busy = BusyHistory()
         self.monitor = Monitor(
@@ -92,11 +92,11 @@ class Monitoring:
 
     def begin(self) -> None:
         """Take what is counted before the first tuple comes as known: it was restored from a checkpoint."""
-        self._losses.skip(self.read())
+        self._losses.skip(self.read_counts())
 
     def end(self) -> None:
         """Log the last losses. The caller has stopped the monitor and closed the sockets."""
-        self._losses.flush(self.read())
+        self._losses.flush(self.read_counts())
 
     def _report_missed(self, readings: Readings) -> None:
         """Post the share of tuples that missed their deadline since the last tick, by output; -1 where none came."""

@@ -16,6 +16,7 @@ from engine.operators.user_modules import UserModules
 from engine.run.declared_costs import declared_costs
 from engine.run.never_closed import never_closed
 from engine.run.preference import CompiledPreference
+from engine.run.tuning import collector_paused
 from load_shedder.decide.values import unvalued_drops
 from load_shedder.decide.warnings import ShedWarning, shed_warnings
 from router.codecs import CODECS
@@ -38,6 +39,18 @@ def read_network(
     ``before`` is the network that runs: boxes that have not changed are not compiled again. ``named``: the file that a
     text stands for.
     """
+    with collector_paused():
+        return _build(source, env, version, overrides, before, named)
+
+
+def _build(
+    source: Path | str,
+    env: Mapping[str, str] | None,
+    version: int,
+    overrides: Overrides | None,
+    before: Network | None,
+    named: str,
+) -> Network:
     return build_network(
         source,
         cast(Kinds, box_kinds()),  # mypy: a box's parameters_model is narrower than the protocol's

@@ -21,11 +21,13 @@ seldom agree, and the arcs behind the split are places of their own.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container
 from functools import reduce
 from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
+from weakref import ref
 
 from catalog.network import Arc, Network, Output
 from catalog.qos import QoS
@@ -69,7 +71,20 @@ def find_places(
 
 
 def find_downstream(network: Network) -> list[Downstream]:
-    """Return, by arc, everything behind it."""
+    """Return, by arc, everything behind it. The answers for the last networks are kept: a change of the network asks
+    six times, and a large one takes some milliseconds each time."""
+    for known, answer in _asked:
+        if known() is network:
+            return list(answer)
+    answer = _find_downstream(network)
+    _asked.appendleft((ref(network), answer))
+    return list(answer)
+
+
+_asked: deque[tuple[ref[Network], list[Downstream]]] = deque(maxlen=4)
+
+
+def _find_downstream(network: Network) -> list[Downstream]:
     found = [Downstream()] * len(network.arcs)
     for arc in network.arcs:
         if arc.output is not None:

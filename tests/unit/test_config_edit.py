@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from catalog.config.edit import EntryExistsError, add_entries, remove_entries
+import pytest
+import yaml
+
+from catalog.config.edit import EDITED, EntryExistsError, add_entries, remove_entries
 from catalog.errors import NetworkError
 from engine.run.network_file import read_network
 
@@ -60,3 +63,29 @@ def test_sections_that_are_missing_are_made() -> None:
 def test_what_is_no_query_is_refused(query: str) -> None:
     with pytest.raises(NetworkError):
         add_entries(TEXT, query)
+
+
+def loaded(text: str) -> Any:
+    return yaml.safe_load(text.replace("${WORKERS:-3}", "3"))
+
+
+def test_the_second_edit_moves_lines_and_means_the_same() -> None:
+    edited, _ = add_entries(TEXT, QUERY)
+    quick, slow = edited, edited.removeprefix(EDITED)
+    for step in range(4):
+        box = f'{{filter: a, where: "n > ${{LEAST:-{step}}}"}}'
+        query = f"boxes: {{x{step}: {box}}}\noutputs: {{y{step}: {{from: x{step}}}}}\n"
+        quick, names = add_entries(quick, query)
+        slow = add_entries(slow, query)[0].removeprefix(EDITED)
+        assert names == [f"y{step}"] and loaded(quick) == loaded(slow)
+        assert add_entries(quick, query)[0] == quick
+    with pytest.raises(EntryExistsError):
+        add_entries(quick, 'boxes: {x1: {filter: a, where: "n > 9"}}\noutputs: {y1: {from: x1}}\n')
+    quick, slow = (remove_entries(text, ["x1", "more", "none"], ["y1", "extra"]) for text in (quick, slow))
+    assert loaded(quick) == loaded(slow) and "x2" in quick and "x1" not in quick
+    assert read_network(quick, {}).box("x3").kind == "filter"
+
+
+def test_names_in_quotes_and_aliases_take_the_slow_way() -> None:
+    odd = EDITED + TEXT.replace("  yes: {", "  'yes': {")
+    assert list(loaded(remove_entries(odd, ["pairs"], []))["boxes"]) == ["yes"]

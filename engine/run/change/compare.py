@@ -235,6 +235,8 @@ def _box(before: Network, after: Network, was: BoxNode, now: BoxNode, same: Mapp
 
 def _box_differences(before: Network, after: Network, was: BoxNode, now: BoxNode) -> list[str]:
     """Return why a box cannot go on with the state of another; empty when it can."""
+    if was.box is now.box:  # it was not bound again (``catalog/reuse``): nothing differs
+        return []
     if was.kind != now.kind:
         return [f"kind {was.kind} -> {now.kind}"]
     found = [*_differences(_plain(was.box.parameters), _plain(now.box.parameters))]
