@@ -11,6 +11,7 @@ RUNTIME := $(VENV)/.runtime-stamp
 BYTECODE := $(VENV)/.bytecode-stamp
 DEV := $(VENV)/.dev-stamp
 SPARK := $(VENV)/.spark-stamp
+FUZZING := $(VENV)/.fuzz-stamp
 WARM := $(VENV)/spark.aot
 BROWSER := $(VENV)/.browser-stamp
 JOBS := $(shell echo $$((2 * $$(nproc))))  # tests at once: half of a test's time is waiting for a daemon
@@ -69,12 +70,13 @@ docs: $(DEV) ## write the pages of docs/ that are made from the code: boxes, fun
 bench: $(BYTECODE) ## every benchmark against its baseline (BENCH="chain --queries 40" for one)
 	@$(BIN)/aurorad bench $(or $(BENCH),all)
 
-fuzz: $(DEV) ## throw hostile messages at every parser and port for a while (FUZZ="--seconds 60 --seed 7")
+fuzz: $(FUZZING) ## throw hostile messages at every parser and port for a while (FUZZ="--executions 10000000")
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
 lock: $(BIN)/uv ## pin all dependencies again, after pyproject.toml has changed
 	@$(PINNED) pyproject.toml --extra build -o requirements.lock
 	@$(PINNED) pyproject.toml --extra build --extra dev -o requirements-dev.lock
+	@$(PINNED) pyproject.toml --extra build --extra dev --extra fuzz -o requirements-fuzz.lock
 	@$(PINNED) pyproject.toml --extra build --extra spark -o requirements-spark.lock
 	@echo uv | $(PINNED) - -o requirements-uv.lock
 
@@ -112,6 +114,12 @@ $(BROWSER): $(DEV)
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && touch $@ && exit 0; done; \
 	{ [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
 	|| echo "there is no Chromium on this machine: the tests of the page will be skipped"; touch $@
+
+$(FUZZING): private BYTES :=
+$(FUZZING): requirements-fuzz.lock $(DEV)
+	@echo "installing the fuzzers into $(VENV)"
+	$(call from_lock,requirements-fuzz.lock)
+	@touch $@
 
 # Spark comes as source. What is built of it is laid down and thrown away: squeezing 400 MB of jars in between is for nothing.
 $(SPARK): private BYTES :=

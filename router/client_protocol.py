@@ -54,6 +54,9 @@ from typing import Any, NamedTuple
 import orjson
 
 HELLO = b'{"_hello"'
+TUPLES_A_BYTE = 1_000
+"""More no format packs into a byte. A header that could claim any number would make the counters lie, and overflow."""
+
 LINE_BYTES = 4 * 1024
 SMALL_READ_BYTES = 16 * 1024
 SHORT_LINE_BYTES = 128  # most lines are shorter; searching only these bytes leaves the block behind the line alone
@@ -207,8 +210,8 @@ class SourceFramer:
     def _parse_header(self, message: dict[str, Any]) -> tuple[int, int, int]:
         if "_batch" not in message:
             raise SessionError('only batches may follow hello: {"_batch": 1, "tuples": 10, "bytes": 512}')
-        sequence = _integer(message, "_batch", 1)
-        return sequence, _integer(message, "tuples", 0), _integer(message, "bytes", 0, self._batch_bytes)
+        sequence, size = _integer(message, "_batch", 1), _integer(message, "bytes", 0, self._batch_bytes)
+        return sequence, _integer(message, "tuples", 0, (size + 1) * TUPLES_A_BYTE), size
 
 
 class ReaderFramer:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -31,12 +32,30 @@ from router.access.http_door import user_of
 from router.console.handlers import ConsoleHandlers, ConsoleQueries
 from router.http_answers import HEADERS, RequestError, json_answer
 from router.http_change import ChangeDoor, ChangeHandlers
+from router.http_operations import (
+    CHANGE_OPERATIONS,
+    CONSOLE_OPERATIONS,
+    EXPLAIN_LIMIT,
+    EXPLAIN_OUTPUT,
+    EXPLAIN_WHERE,
+    FOLLOW,
+    LIMIT,
+    NAME,
+    NAME_AT,
+    NAME_KIND,
+    OPERATIONS,
+    SAVEPOINT_NAME,
+    TAP_EVERY,
+    TAP_LIMIT,
+    TAP_PLACES,
+    TAP_WHERE,
+    HttpOperation,
+)
+from router.openapi import document
 from router.tap import KeepRows, Tap, TapSource, Unregister
 
 MAX_TAPS = 16
 MAX_FOLLOWERS = 4
-FOLLOW_SECONDS = 60
-TAP_LIMIT = 100
 
 Explanation = Callable[[], Mapping[str, Any]]
 """Makes an answer of ``/api/v1/explain``. It takes some time, so the thread that found the tuple does not call it."""
@@ -75,6 +94,7 @@ class HttpQueries:
     change: ChangeDoor | None = None  # None: the network cannot be changed
     admin: AdminQueries | None = None
     console: ConsoleQueries | None = None  # None: there is no page
+    version: str = ""
 
 
 class HttpApp:
@@ -82,35 +102,20 @@ class HttpApp:
 
     def __init__(self, queries: HttpQueries) -> None:
         handlers = self._handlers = _Handlers(queries)
-        routes = [
-            Route("/metrics", handlers.metrics),
-            Route("/health", handlers.health),
-            Route("/ready", handlers.ready),
-            Route("/api/v1/network", handlers.network),
-            Route("/api/v1/stats", handlers.stats),
-            Route("/api/v1/bills", handlers.bills),
-            Route("/api/v1/dead_letters", handlers.dead_letters),
-            Route("/api/v1/tap", handlers.tap),
-            Route("/api/v1/explain", handlers.explain),
-            Route("/api/v1/drops", handlers.drops),
-            Route("/api/v1/names", handlers.names, methods=["GET"]),
-            Route("/api/v1/names", handlers.drop_name, methods=["DELETE"]),
-            Route("/api/v1/savepoint", handlers.savepoint, methods=["POST"]),
-        ]
+        routes = [_route(operation, handlers) for operation in OPERATIONS]
+        operations: tuple[HttpOperation, ...] = OPERATIONS
         if queries.change is not None:
             changes = ChangeHandlers(queries.change)
-            routes += [
-                Route("/api/v1/network", changes.put_network, methods=["PUT"]),
-                Route("/api/v1/queries", changes.get_queries),
-                Route("/api/v1/queries", changes.post_query, methods=["POST"]),
-                Route("/api/v1/queries/{name}", changes.get_query),
-                Route("/api/v1/queries/{name}", changes.delete_query, methods=["DELETE"]),
-            ]
+            routes += [_route(operation, changes) for operation in CHANGE_OPERATIONS]
+            operations += CHANGE_OPERATIONS
         self._console = None if queries.console is None else ConsoleHandlers(queries.console)
         if self._console is not None:
-            routes += self._console.routes()
+            routes += [_route(operation, self._console) for operation in CONSOLE_OPERATIONS]
+            operations += CONSOLE_OPERATIONS
+        handlers.document = document(operations, queries.version)
         self._paths = [route.path for route in routes]
-        self._app = Starlette(routes=routes, exception_handlers={RequestError: _refuse, 404: self._not_found})
+        answers = {RequestError: _refuse, 404: self._not_found, HTTPException: _refuse_plainly}
+        self._app = Starlette(routes=routes, exception_handlers=answers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
@@ -136,6 +141,18 @@ def make_app(queries: HttpQueries) -> HttpApp:
     return HttpApp(queries)
 
 
+def _route(operation: HttpOperation, handlers: object) -> Route:
+    return Route(operation.path, getattr(handlers, operation.handler), methods=[operation.method])
+
+
+def _refuse_plainly(_: Request, error: Exception) -> Response:
+    """Answer what starlette refuses by itself, such as a wrong method, in the form of all other errors."""
+    assert isinstance(error, HTTPException)
+    answer = json_answer({"error": error.detail, "hint": ""}, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
 def _refuse(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
     return json_answer({"error": str(error), "hint": error.hint}, error.status)
@@ -150,6 +167,8 @@ class _Handlers:
         self.taps: dict[Tap, str] = {}  # oldest first, with the address of the peer
         self.following = 0  # requests that wait for a tuple
 
+        self.document: dict[str, Any] = {}  # the OpenAPI document
+
     async def health(self, _: Request) -> Response:
         """Answer that the process lives and its loop runs. Nothing else is checked."""
         return json_answer({"status": "ok"})
@@ -163,6 +182,9 @@ class _Handlers:
         if failed:
             return json_answer({"status": "not ready", "why": "; ".join(failed), "checks": told}, 503)
         return json_answer({"status": "ready", "checks": told})
+
+    async def openapi(self, _: Request) -> Response:
+        return json_answer(self.document)
 
     def metrics(self, request: Request) -> Response:
         body, content_type = self._queries.metrics(request.headers.get("accept", ""))
@@ -179,24 +201,23 @@ class _Handlers:
 
     def dead_letters(self, request: Request) -> Response:
         user = user_of(request)
-        letters = self._queries.dead_letters(_number(request, "limit", 100, 1, 10_000))
+        letters = self._queries.dead_letters(LIMIT.read(request))
         seen = [x for x in letters if user is not None and user.may("tap", str(x.get("stream") or x.get("box", "")))]
         return json_answer({"dead_letters": seen})
 
     def drops(self, request: Request) -> Response:
-        return json_answer(self._queries.drops(_number(request, "limit", 100, 1, 10_000)))
+        return json_answer(self._queries.drops(LIMIT.read(request)))
 
     def names(self, _: Request) -> Response:
         return json_answer({"names": list(self._admin().names())})
 
     def drop_name(self, request: Request) -> Response:
-        given = request.query_params
-        kind, place, name = given.get("kind", ""), given.get("at", ""), given.get("name", "")
+        kind, place, name = NAME_KIND.read(request), NAME_AT.read(request), NAME.read(request)
         _attempt(lambda: self._admin().drop_name(kind, place, name))
         return json_answer({"dropped": {"kind": kind, "at": place, "name": name}})
 
     def savepoint(self, request: Request) -> Response:
-        name = request.query_params.get("name", "")
+        name = SAVEPOINT_NAME.read(request)
         return json_answer({"savepoint": _attempt(lambda: self._admin().savepoint(name))})
 
     def _admin(self) -> AdminQueries:
@@ -205,13 +226,13 @@ class _Handlers:
         return self._queries.admin
 
     async def explain(self, request: Request) -> Response:
-        output, where = request.query_params.get("output", ""), request.query_params.get("where", "")
+        output, where = EXPLAIN_OUTPUT.read(request), EXPLAIN_WHERE.read(request)
         _check_tap(request, output)
         names = [o.name for o in self._queries.network().outputs]
         if output not in names:
             hint = did_you_mean(output[:200], names) if output else f"?output= one of {', '.join(names[:20])}"
             raise RequestError(404, f"there is no output '{output[:200]}'", hint)
-        limit, seconds = _number(request, "limit", 3, 1, 100), _number(request, "follow", 0, 0, FOLLOW_SECONDS)
+        limit, seconds = EXPLAIN_LIMIT.read(request), FOLLOW.read(request)
         try:
             if seconds:
                 return json_answer(await self._follow(output, where, seconds))
@@ -245,11 +266,10 @@ class _Handlers:
 
     async def tap(self, request: Request) -> Response:
         place = self._place(request)
-        every = _number(request, "every", 1, 1, 10**9)
-        limit = _number(request, "limit", TAP_LIMIT, 0, 10**9)
+        every, limit = TAP_EVERY.read(request), TAP_LIMIT.read(request)
         user = user_of(request)
         peer = user.name if user is not None and user.name else request.client.host if request.client else ""
-        keep = self._filter(place, request.query_params.get("where", ""))
+        keep = self._filter(place, TAP_WHERE.read(request))
         self._make_room_for_tap(peer)
         tap = Tap(place, every, limit, keep)
         unregister = self._queries.tap(place, tap.offer)
@@ -287,7 +307,7 @@ class _Handlers:
 
     def _place(self, request: Request) -> TapPlace:
         """Find the place of ``?arc=``, ``?stream=``, ``?output=``, or ``?name=`` for any of them."""
-        given = {key: request.query_params[key] for key in _PLACE_KEYS if key in request.query_params}
+        given = {p.name: p.read(request) for p in TAP_PLACES if p.name in request.query_params}
         if len(given) != 1:
             raise RequestError(400, "the request must name one place to tap", "?name= a stream, box, arc or output")
         [(kind, name)] = given.items()
@@ -299,9 +319,6 @@ class _Handlers:
             what = "stream, box, arc or output" if kind == "name" else kind
             raise RequestError(404, f"there is no {what} '{name[:200]}'", did_you_mean(name[:200], fitting))
         return place
-
-
-_PLACE_KEYS = ("name", "arc", "stream", "output")
 
 
 def _kinds(name: str, place: TapPlace) -> tuple[str, str]:
@@ -338,12 +355,3 @@ def _check_tap(request: Request, name: str) -> None:
     user = user_of(request)
     if user is None or not user.may("tap", name):
         raise RequestError(403, "access denied")
-
-
-def _number(request: Request, key: str, default: int, least: int, most: int) -> int:
-    text = request.query_params.get(key)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
-        raise RequestError(400, f"{key} must be a whole number from {least} to {most}, not '{text[:40]}'")
-    return int(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from catalog.errors import AuroraError
@@ -38,3 +39,16 @@ def plain_answer(status: int, error: str, hint: str = "", *, close: bool = False
     if close:
         answer.headers["Connection"] = "close"
     return answer
+
+
+async def read_body(request: Request, most: int, what: str) -> bytearray:
+    """Return the body of a request. RequestError when it has more bytes than ``what`` may have."""
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise RequestError(413, f"{what} has at most {most:,} bytes")
+    except ClientDisconnect:
+        raise RequestError(400, "the connection ended before the request") from None  # goes nowhere: the peer is gone
+    return body

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalog.errors import AuroraError, NetworkError
-from router.http_answers import RequestError, json_answer
+from router.http_answers import RequestError, json_answer, read_body
+from router.http_operations import DROP_STATE, DRY_RUN
 
 MAX_NETWORK_BYTES = 16 * 1024**2
 
@@ -50,7 +51,7 @@ class ChangeHandlers:
 
     async def put_network(self, request: Request) -> Response:
         text = await _body(request)
-        dry_run, drop_state = _flag(request, "dry_run"), _flag(request, "drop_state")
+        dry_run, drop_state = DRY_RUN.read(request), DROP_STATE.read(request)
         return await _answer(lambda: self._door.put(text, dry_run=dry_run, drop_state=drop_state))
 
     async def get_queries(self, _: Request) -> Response:
@@ -64,11 +65,11 @@ class ChangeHandlers:
         raise RequestError(404, f"there is no query '{name[:200]}'")
 
     async def post_query(self, request: Request) -> Response:
-        text, dry_run = await _body(request), _flag(request, "dry_run")
+        text, dry_run = await _body(request), DRY_RUN.read(request)
         return await _answer(lambda: self._door.add_query(text, dry_run=dry_run))
 
     async def delete_query(self, request: Request) -> Response:
-        name, dry_run = request.path_params["name"], _flag(request, "dry_run")
+        name, dry_run = request.path_params["name"], DRY_RUN.read(request)
         return await _answer(lambda: self._door.remove_query(name, dry_run=dry_run))
 
 
@@ -96,20 +97,9 @@ async def _answer(work: Any) -> Response:
 
 
 async def _body(request: Request) -> str:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_NETWORK_BYTES:
-            raise RequestError(413, f"a network file has at most {MAX_NETWORK_BYTES:,} bytes")
+    body = await read_body(request, MAX_NETWORK_BYTES, "a network file")
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequestError(400, f"not UTF-8: byte 0x{body[error.start]:02x} at {error.start}") from error
     return text if text.endswith("\n") else text + "\n"
-
-
-def _flag(request: Request, key: str) -> bool:
-    text = request.query_params.get(key, "false")
-    if text not in ("true", "false"):
-        raise RequestError(400, f"{key} is true or false, not '{text[:40]}'")
-    return text == "true"

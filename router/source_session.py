@@ -143,9 +143,12 @@ class SourceSession:
         def work() -> Received:
             first, rest = decoder.receive(batch.payload, arrival_ns), decoder.end(arrival_ns)
             received = Received([*first.trains, *rest.trains], [*first.rejects, *rest.rejects])
+            if received.fatal:  # the batch is refused as a whole, so all of its tuples are
+                last = received.rejects[-1]
+                return Received([], [last._replace(tuples=decoder.received)])
             if decoder.received != batch.tuples:
                 message = f"batch {batch.sequence} has {decoder.received} tuples instead of {batch.tuples}"
-                return Received([], [Reject(Reason.MALFORMED, 0, 0, message, tuples=batch.tuples, fatal=True)])
+                return Received([], [Reject(Reason.MALFORMED, 0, 0, message, tuples=decoder.received, fatal=True)])
             return received
 
         if len(batch.payload) < self._server.decode_thread_bytes:
@@ -164,7 +167,8 @@ class SourceSession:
         self._decoding = None
         if self._port.is_gone:  # the stream was removed while this batch was decoded
             return
-        self._port.received += batch.tuples
+        came = received.rejects[-1].tuples if received.fatal else batch.tuples
+        self._port.received += came
         self._server.record_rejects(self._connection, received)
         stream = self._port.stream
         if received.fatal:

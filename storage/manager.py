@@ -1,14 +1,16 @@
 """The storage manager: every arc's queue under one lock, and one byte budget for queues and the state of boxes.
 
-The budget counts each train once, however many arcs it waits on, and the bytes that boxes remember (``note_state``). It
-is soft towards boxes: the manager always accepts the output of a box, because refusing it would lose it. It is hard
-towards the edge: ``has_room`` becomes false at the budget, and true again at ``LOW_WATER`` of it. Between the two the
-router does not read its sockets, so TCP pushes back on the senders. A box whose state is at its own limit closes the
-edge too, until it is below it.
+The budget counts each train once, however many arcs it waits on, the strings that trains refer to, and the bytes that
+boxes remember (``note_state``). It is soft towards boxes: the manager always accepts the output of a box, because
+refusing it would lose it. It is hard towards the edge: ``has_room`` becomes false at the budget, and true again at
+``LOW_WATER`` of it. Between the two the router does not read its sockets, so TCP pushes back on the senders. A box
+whose state is at its own limit closes the edge too, until it is below it.
 
 Taken trains stay in the budget until their plan has ended. P3 ("Putting It All Together"): "in order to execute a box,
 Aurora contacts the storage manager and asks that the queue of the box be pinned to the buffer throughout box's
 execution." ``take`` pins, ``unpin`` frees. An arc has at most one plan at a time, so the pinned trains are kept by arc.
+Trains that a checkpoint is writing stay in the budget as well (``hold``): a queue of the size of the budget would
+otherwise be in memory twice, once in the checkpoint and once as what has arrived since.
 
 Threads: any thread may enqueue; only the scheduler thread takes; the thread that ran a plan unpins. No I/O under the
 lock.
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 from catalog.readings import NOTHING, ArcReading
 from storage.queue import ArcQueue, Lease
+from storage.string_account import StringAccount, pools_of
 from storage.train import NO_WATERMARK, Train
 
 LOW_WATER = 0.75
@@ -76,8 +79,9 @@ class StorageManager:
         self.used_bytes = 0  # of trains in queues, and of trains that a plan has taken and not ended
         self.pinned_bytes = 0  # of these, of the latter
         self._pinned: list[list[Lease]] = [[] for _ in range(arcs)]  # by arc
+        self._strings = StringAccount()  # of these trains
         self.state_bytes = 0  # of the state of all boxes
-        self.peak_bytes = 0  # the most of both together
+        self.peak_bytes = 0  # the most of all together
         self._state_by_box: dict[int, int] = {}
         self._full_boxes: set[int] = set()  # whose state is at its limit, and which let the edge wait for that
         self._has_room = True
@@ -102,8 +106,8 @@ class StorageManager:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of queues and state together. Read without the lock."""
-        return self.used_bytes + self.state_bytes
+        """The bytes of queues, their strings and state together. Read without the lock."""
+        return self.used_bytes + self._strings.nbytes + self.state_bytes
 
     @property
     def has_room(self) -> bool:
@@ -131,6 +135,22 @@ class StorageManager:
                 for q in self.queues
             ]
 
+    def hold(self) -> list[Lease]:
+        """Keep the trains that wait now in the budget until ``let_go``: a checkpoint refers to them, and their memory
+        stays taken also when plans have ended with them."""
+        with self._lock:
+            leases = list({id(lease): lease for queue in self.queues for _, lease in queue.entries}.values())
+            for lease in leases:
+                lease.holders += 1
+        return leases
+
+    def let_go(self, leases: list[Lease]) -> None:
+        """Free the trains of ``hold`` that nothing else holds. Any thread."""
+        with self._lock:
+            room_again = self._free(leases)
+        if room_again:
+            self._on_room()
+
     @property
     def can_spill(self) -> bool:
         """Whether queues may wait on disk."""
@@ -157,7 +177,9 @@ class StorageManager:
                 for _, lease in queue.entries:
                     lease.queues += 1
                     lease.holders += 1
-            self.used_bytes += sum([lease.nbytes for lease in leases.values()])
+            for lease in leases.values():
+                self.used_bytes += lease.nbytes
+                self._strings.enter(lease.pools)
             self._note_use()
 
     def _recount(self, arc: int, trains: Sequence[Train], counts: Sequence[int]) -> None:
@@ -180,11 +202,12 @@ class StorageManager:
         """Put a train on each of these arcs (a box's fan-out), and return its bytes. The caller announces the train."""
         train = train.at_rest()
         nbytes = train.nbytes
-        lease = Lease(nbytes, len(arcs))
+        lease = Lease(nbytes, len(arcs), pools_of(train))
         with self._lock:
             for arc in arcs:
                 self.queues[arc].put(train, lease)
             self.used_bytes += nbytes
+            self._strings.enter(lease.pools)
             self._note_use()
         return nbytes
 
@@ -230,7 +253,7 @@ class StorageManager:
 
         State alone never closes the edge: only new tuples move event time on, and with it windows close.
         """
-        held_bytes = self.used_bytes + self.state_bytes
+        held_bytes = self.held_bytes
         if (self.used_bytes and held_bytes >= self.budget_bytes) or self._full_boxes:
             self._has_room = False
         if held_bytes > self.peak_bytes:
@@ -305,8 +328,8 @@ class StorageManager:
             if lease.holders == 0:
                 self.used_bytes -= lease.nbytes
                 self.pinned_bytes -= lease.nbytes
-        held_bytes = self.used_bytes + self.state_bytes
-        is_high = self.used_bytes > 0 and held_bytes > self.budget_bytes * self.low_water
+                self._strings.leave(lease.pools)
+        is_high = self.used_bytes > 0 and self.held_bytes > self.budget_bytes * self.low_water
         if self._has_room or self._full_boxes or is_high:
             return False
         self._has_room = True

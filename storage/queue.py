@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from storage.strings import StringPool
 from storage.train import Train
 
 ALL = 2**62  # a count of tuples that no queue reaches: take everything
@@ -22,12 +23,13 @@ class Lease:
     """The bytes of one train in the budget, counted once. Every queue that the train waits in holds it, and then the
     plan that has taken it from there."""
 
-    __slots__ = ("holders", "nbytes", "queues")
+    __slots__ = ("holders", "nbytes", "pools", "queues")
 
-    def __init__(self, nbytes: int, queues: int) -> None:
+    def __init__(self, nbytes: int, queues: int, pools: tuple[StringPool, ...] = ()) -> None:
         self.nbytes = nbytes
+        self.pools = pools  # whose strings are counted beside these bytes
         self.queues = queues  # that the train waits in
-        self.holders = queues  # these, and the plans that have not ended
+        self.holders = queues  # these, the plans that have not ended, and a checkpoint that is being written
 
 
 class ArcQueue:

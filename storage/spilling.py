@@ -47,6 +47,7 @@ from storage.queue import ArcQueue, Lease
 from storage.spill_blocks import Block, BlockQueues
 from storage.spill_files import BLOCK_BYTES, SpillDamageError, SpillFiles
 from storage.spill_levels import spill_levels
+from storage.string_account import string_share
 from storage.train import Train
 
 log = logging.getLogger("aurorad.storage")
@@ -55,6 +56,11 @@ WRITE_ABOVE = 0.45
 READ_BELOW = 0.95
 PIN_BYTES = 256 * 1024
 AHEAD_BYTES = 2 * BLOCK_BYTES
+
+
+def _weight(train: Train) -> int:
+    """Return the bytes of a train with its own strings: on disk, and back from it, it has no others."""
+    return train.nbytes + string_share(train)
 
 
 class AnnounceUnderLock(Protocol):
@@ -110,7 +116,7 @@ class SpillingStorage(StorageManager):
 
     def enqueue(self, arcs: Sequence[int], train: Train) -> int:
         train = train.at_rest()
-        nbytes = train.nbytes
+        nbytes = _weight(train)
         with self._lock:
             stay = tuple([a for a in arcs if self._stays(a, nbytes)])
             if stay:
@@ -131,7 +137,7 @@ class SpillingStorage(StorageManager):
             return False
         if not self._spillable[arc] or self.queues[arc].nbytes + nbytes <= self.pin_bytes:
             return True
-        return self.used_bytes + self.state_bytes + nbytes <= self._levels.above_bytes[arc]
+        return self.held_bytes + nbytes <= self._levels.above_bytes[arc]
 
     def _put(self, arcs: tuple[int, ...], train: Train, nbytes: int) -> None:
         lease = Lease(nbytes, len(arcs))
@@ -212,8 +218,7 @@ class SpillingStorage(StorageManager):
         queue = self.queues[arc]
         if queue.nbytes >= self.ahead_bytes:
             return False
-        held_bytes = self.used_bytes + self.state_bytes
-        return not queue.entries or held_bytes < self.budget_bytes * READ_BELOW
+        return not queue.entries or self.held_bytes < self.budget_bytes * READ_BELOW
 
     def _is_head(self, arc: int, block: Block) -> bool:
         blocks = self.blocks.by_arc[arc]
@@ -241,7 +246,7 @@ class SpillingStorage(StorageManager):
             self.used_bytes -= block.nbytes
             block.trains = None
         for train in trains:
-            self._put(arcs, train, train.nbytes)
+            self._put(arcs, train, _weight(train))
         self._note_use()
         if not block.waiting and block.ref is not None:
             self.spill.release(block.ref)
@@ -249,7 +254,7 @@ class SpillingStorage(StorageManager):
 
     def _write_next(self) -> bool:
         with self._lock:
-            if self.used_bytes + self.state_bytes < self.budget_bytes * WRITE_ABOVE:
+            if self.held_bytes < self.budget_bytes * WRITE_ABOVE:
                 return False
             block = self.blocks.next_write()
             trains = None if block is None else block.trains

@@ -53,7 +53,7 @@ class StringPool:
             code = len(self.values)
             self.values.append(value)
             self._codes[value] = code
-            self.nbytes += 120 + len(value)  # a str object, its dict entry and its list slot
+            self.nbytes += 72 + value.__sizeof__()  # its dict entry and its list slot, and a str object
         return code
 
     def find(self, value: str) -> int:

@@ -15,6 +15,7 @@ from engine.daemon.console import Console
 from engine.daemon.descriptors import DescriptorShares
 from engine.daemon.names import Names
 from engine.daemon.readiness import Readiness
+from engine.daemon.version import own_version
 from engine.run.core import Engine
 from engine.run.journeys.journey import Journey
 from engine.run.taps import Watch, tap_filter
@@ -154,6 +155,7 @@ class Web:
             change=self._door,
             admin=AdminQueries(lambda: self._names.listing(), lambda *name: self._names.drop(*name), self._savepoint),
             console=self._console.queries(),
+            version=own_version(),
         )
 
     def _tap(self, place: TapPlace, watch: Watch) -> Callable[[], None]:

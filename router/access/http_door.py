@@ -164,7 +164,7 @@ class HttpDoor:
         if not self._is_ours(host):
             raise RequestError(421, "this host is not known here", "add it to http.hosts of the network file")
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if scope["method"] not in SAFE_METHODS and origin and urlsplit(origin).netloc.lower() != host.lower():
+        if scope["method"] not in SAFE_METHODS and origin and _netloc(origin) != host.lower():
             raise RequestError(403, "a page of another origin may not change anything")
 
     def _is_ours(self, host: str) -> bool:
@@ -182,6 +182,14 @@ class HttpDoor:
         except ValueError:
             return False
         return True
+
+
+def _netloc(origin: str) -> str:
+    """Return the host and port of an origin; empty when it is none, such as ``http://[``."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 class TooManyError(RequestError):

@@ -11,13 +11,12 @@ import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from catalog.errors import AuroraError, NetworkError
 from router.console.files import PageFiles
 from router.console.live import LivePages
 from router.console.past import Past
-from router.http_answers import RequestError, json_answer
+from router.http_answers import RequestError, json_answer, read_body
 from router.http_change import problems_json
 
 MAX_BODY_BYTES = 1024**2
@@ -48,21 +47,8 @@ class ConsoleHandlers:
         self._past = Past(queries.stats)
         self._recording: asyncio.Task[None] | None = None
         self._busy = 0
-
-    def routes(self) -> list[Route]:
-        return [
-            Route("/", self._files.page),
-            Route("/console/{name}", self._files.file),
-            Route("/api/v1/live", self._live.answer),
-            Route("/api/v1/past", self.past),
-            Route("/api/v1/network/file", self.file),
-            Route("/api/v1/words", self.words),
-            Route("/api/v1/give_up", self.give_up),
-            Route("/api/v1/superboxes", self.superboxes),
-            Route("/api/v1/what_if", self.what_if, methods=["POST"]),
-            Route("/api/v1/draft", self.draft, methods=["POST"]),
-            Route("/api/v1/trial", self.trial, methods=["POST"]),
-        ]
+        # The names of ``CONSOLE_OPERATIONS`` (``router/http_operations.py``), as are the methods below.
+        self.page, self.page_file, self.live = self._files.page, self._files.file, self._live.answer
 
     def open(self) -> None:
         """Begin to record the past. On the loop's thread."""
@@ -127,11 +113,7 @@ class ConsoleHandlers:
 
 async def _json(request: Request) -> dict[str, Any]:
     """Return the object in the body of a request."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise RequestError(413, f"a request has at most {MAX_BODY_BYTES:,} bytes")
+    body = await read_body(request, MAX_BODY_BYTES, "a request")
     try:
         asked = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -30,6 +30,7 @@ from typing import Any
 from aurorad_client import ClientError, Reader, Sender
 
 from engine.lab.processes import command
+from tests.crash.dying import ANY, RECOVERY
 from tests.crash.dying_daemon import dying_command
 from tests.crash.world import BEGIN_NS, SECOND, expected_pairs, expected_totals, row
 from tests.e2e.daemon import free_ports
@@ -54,23 +55,40 @@ outputs:
   totals: {{from: sums, sink: {{tcp: 127.0.0.1:{totals}, timestamps: ns}}}}
   joined: {{from: pairs, sink: {{tcp: 127.0.0.1:{joined}, timestamps: ns}}}}
 """
-SPILLING = (
-    NETWORK.replace("checkpoint: 300ms", "checkpoint: 150ms, memory: 256KiB")
-    .replace("    time: ts\n", "    time: ts\n    overload: spill\n")
-    .replace("outputs:\n", '  wide: {{map: odd, select: {{v: v, w: "lpad(k, 4000)"}}}}\noutputs:\n')
-    + "  held: {{from: wide, sink: {{tcp: 127.0.0.1:{held}, when_slow: block, buffer: 16KiB}}}}\n"
-)
-"""As above, with one more output whose reader blocks its boxes, so that trains wait on disk before them."""
 
-DIVIDED = NETWORK.replace('s: "sum(v)"}}}}', 's: "sum(v)"}}, state: {{memory: 1KiB}}}}').replace(
-    "b: r.v}}}}", "b: r.v}}, state: {{memory: 1KiB}}}}"
-)
-"""As above, with so little memory for windows and pairs that most of them are on disk."""
+
+def spilling_network(text: str) -> str:
+    """Add one more output whose reader blocks its boxes, so that trains wait on disk before them."""
+    return (
+        text.replace("checkpoint: 300ms", "checkpoint: 150ms, memory: 256KiB")
+        .replace("    time: ts\n", "    time: ts\n    overload: spill\n")
+        .replace("outputs:\n", '  wide: {{map: odd, select: {{v: v, w: "lpad(k, 4000)"}}}}\noutputs:\n')
+        + "  held: {{from: wide, sink: {{tcp: 127.0.0.1:{held}, when_slow: block, buffer: 16KiB}}}}\n"
+    )
+
+
+def divided_network(text: str) -> str:
+    """Leave so little memory to windows and pairs that most of them are on disk."""
+    return text.replace('s: "sum(v)"}}}}', 's: "sum(v)"}}, state: {{memory: 1KiB}}}}').replace(
+        "b: r.v}}}}", "b: r.v}}, state: {{memory: 1KiB}}}}"
+    )
+
+
+PHASES = {ANY: 0, "checkpoint": 30, RECOVERY: 6, "spill": 20, "state": 30}
+"""The phases in which daemons kill themselves, with the mean number of moments before they do."""
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
+"""How long clients try to reconnect: several daemons in a row may die before they listen, on a busy machine."""
+
 FLUSH = {"ts": BEGIN_NS + 10**8 * SECOND, "k": "z", "v": 0}
 """Moves event time past every window. It is in no sum and has no partner in the join."""
+
+
+def _step(death: dict[str, str]) -> str:
+    """Name what a daemon was about to do as it died: ``rename checkpoint``, ``enter`` (a train in a replay)."""
+    return f"{death['phase']}: {death['before']} {death['file'].split('/')[0]}".strip()
 
 
 class Collector(threading.Thread):
@@ -91,7 +109,7 @@ class Collector(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._reader = Reader("127.0.0.1", self._port, "collector", after=0, timeout_s=START_SECONDS)
+            self._reader = Reader("127.0.0.1", self._port, "collector", after=0, timeout_s=PATIENCE_SECONDS)
             self.is_there.set()
             for batch in self._reader:
                 if batch.first != self.after + 1:
@@ -156,11 +174,12 @@ class Driver:
         self.holder = Holder(held) if spilling else None
         self.spilled_bytes = 0  # the most spilled bytes on disk at a kill
         self.kills_with_state = 0  # kills that found state on disk
+        self.deaths = folder / "deaths.ndjson"  # what daemons that killed themselves were about to do
+        text = spilling_network(NETWORK) if spilling else NETWORK
+        text = divided_network(text) if divided else text
         self.file = folder / "network.yaml"
         self.file.write_text(
-            (SPILLING if spilling else DIVIDED if divided else NETWORK).format(
-                data=folder / "data", http=http, source=source, totals=totals, joined=joined, held=held
-            )
+            text.format(data=folder / "data", http=http, source=source, totals=totals, joined=joined, held=held)
         )
         self.log = folder / "log.json"
         self.process: subprocess.Popen[bytes] | None = None
@@ -172,11 +191,11 @@ class Driver:
 
     # -- the daemon ---------------------------------------------------------------------------------------------------
 
-    def start(self, dying_before: int | None = None) -> None:
-        """Start the daemon. ``dying_before``: it kills itself before the file operation with this number."""
+    def start(self, dying_before: int | None = None, phase: str = ANY) -> None:
+        """Start the daemon. ``dying_before``: it kills itself before the moment with this number of a phase."""
         arguments = command("run", str(self.file))
         if dying_before is not None:
-            arguments = dying_command(dying_before, "run", str(self.file))
+            arguments = dying_command(dying_before, "run", str(self.file), phase=phase, note=self.deaths)
         with self.log.open("ab") as sink:
             self.process = subprocess.Popen(
                 arguments, stdout=sink, stderr=sink, cwd=ROOT, env={**os.environ, **self.environment}
@@ -187,6 +206,10 @@ class Driver:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        self._look()
+
+    def _look(self) -> None:
+        """Note what a kill has left on disk."""
         found = sum(f.stat().st_size for f in (self.folder / "data/spill").glob("*.spill"))
         self.spilled_bytes = max(self.spilled_bytes, found)
         state = sum(f.stat().st_size for f in (self.folder / "data/state").glob("*/*.spill"))
@@ -206,7 +229,7 @@ class Driver:
         try:
             for collector in collectors:
                 assert collector.is_there.wait(2 * START_SECONDS), "a reader was never welcomed"
-            sender = Sender("127.0.0.1", self.source, "driver", epoch=1, window=16, timeout_s=START_SECONDS)
+            sender = Sender("127.0.0.1", self.source, "driver", epoch=1, window=16, timeout_s=PATIENCE_SECONDS)
             assert sender.acknowledged >= self.acknowledged
             while not self._stop.is_set():
                 self.sent = sender.send(self.rows(self.sent + 1))
@@ -247,6 +270,40 @@ class Driver:
         self.start()
         return self._finish(collectors, publisher, begun)
 
+    def run_phases(self, cycles: int) -> dict[str, Any]:
+        """Kill the daemon this often under load: in each phase in turn, by its own hand, and at random moments."""
+        begun = time.monotonic()
+        self.start()
+        collectors, publisher = self._load()
+        killed: Counter[str] = Counter()
+        before = 0
+        for cycle in range(cycles):
+            phase = list(PHASES)[cycle % len(PHASES)]
+            self._wait_until(lambda before=before: self.acknowledged > before + 5)  # type: ignore[misc]
+            before = self.acknowledged
+            if phase == ANY:
+                time.sleep(self.rng.uniform(0, 0.5))
+            self.kill()
+            killed[ANY] += 1
+            if phase != ANY:
+                self.start(int(self.rng.expovariate(1 / PHASES[phase])), phase)
+                assert self.process is not None
+                ended = self.process.wait(PATIENCE_SECONDS)
+                assert ended == -signal.SIGKILL, self.log.read_text()[-2_000:]
+                self._look()
+                killed[phase] += 1
+            self.start()
+        noted = Counter(json.loads(line)["phase"] for line in self.deaths.read_text().splitlines())
+        steps = Counter(_step(json.loads(line)) for line in self.deaths.read_text().splitlines())
+        verdict = self._finish(collectors, publisher, begun)
+        return {
+            **verdict,
+            "kills": killed.total(),
+            "at_random": killed[ANY],
+            "noted": dict(noted),
+            "before": dict(steps),
+        }
+
     def _load(self) -> tuple[list[Collector], threading.Thread]:
         collectors = [
             Collector(self.totals, lambda r: (r["window_start"], r["k"], r["n"], r["s"])),
@@ -263,14 +320,14 @@ class Driver:
         self._stop.set()
         if self.holder is not None:
             self.holder.may_read.set()
-        publisher.join(START_SECONDS)
+        publisher.join(PATIENCE_SECONDS)
         assert self._error is None, self._error
         return self._verdict(collectors, time.monotonic() - begun)
 
     def _verdict(self, collectors: list[Collector], seconds: float) -> dict[str, Any]:
         numbers = list(range(self.acknowledged * self.batch))
         expected = [expected_totals(numbers), expected_pairs(numbers)]
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and any(
             len(c.rows) < e.total() for c, e in zip(collectors, expected, strict=True)
         ):
@@ -282,7 +339,7 @@ class Driver:
         extra = sum((Counter(c.rows) - e).total() for c, e in zip(collectors, expected, strict=True))
         assert self.process is not None
         self.process.terminate()
-        code = self.process.wait(30)
+        code = self.process.wait(START_SECONDS)
         return {
             "starts": self.starts, "acknowledged_tuples": len(numbers), "results": sum(e.total() for e in expected),
             "lost": lost, "repeats_unflagged": extra, "repeats_flagged": sum(c.repeats for c in collectors),
@@ -291,7 +348,7 @@ class Driver:
         }  # fmt: skip
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             assert self._error is None, self._error
             assert time.monotonic() < deadline, self.log.read_text()[-2_000:]

@@ -12,6 +12,9 @@
 - ``held``: killed 40 times while a reader blocks it and queues are on disk
 - ``divided``: 100 lives on the disk that forgets with all state on disk
 - ``state``: the real daemon, killed 60 times while windows and joins are on disk
+- ``phases``: the real daemon with queues and states on disk, killed 300 times: before a random file operation of a
+  checkpoint, a spilled queue or a spilled state, before a step of a recovery, and in between at random. The daemon
+  notes what it was about to do as it dies
 - ``operations``: the real daemon, killed before each of its first 60 file operations
 """
 
@@ -24,11 +27,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "clients" / "python"))
 
-from tests.crash.driver import Driver
+from tests.crash.driver import PHASES, Driver
 
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
@@ -38,7 +42,7 @@ RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
     "points": (["tests/crash/test_world.py", "-k", "before_this_operation"], {"AURORAD_CRASH_POINTS": "1000000"}),
     "machines": (["tests/property/test_storage_machine.py"], {"AURORAD_MACHINES": "1000"}),
 }
-KILLS, HELD, STATE, OPERATIONS = 200, 40, 60, 60
+KILLS, HELD, STATE, PHASE_KILLS, OPERATIONS = 200, 40, 60, 300, 60
 
 
 def suite(name: str, part: int, parts: int) -> dict[str, object]:
@@ -85,6 +89,25 @@ def state(part: int, parts: int) -> dict[str, object]:
     return {"run": "state", "part": f"{part}/{parts}", "passed": _holds(verdict) and found, **verdict}
 
 
+def phases(part: int, parts: int) -> dict[str, object]:
+    """Kill the daemon in lives of 36 kills each: the oracle keeps every result of a life in memory."""
+    wanted = PHASE_KILLS // parts
+    sums: Counter[str] = Counter()
+    noted: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    while sums["kills"] < wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            driver = Driver(Path(folder), seed=part * 1_000 + sums["kills"], batch=200, spilling=True, divided=True)
+            verdict = driver.run_phases(4 * len(PHASES))
+        noted.update(verdict.pop("noted"))
+        before.update(verdict.pop("before"))
+        sums.update(verdict)
+        print(json.dumps({"run": "phases", **sums, "noted": noted}), file=sys.stderr, flush=True)
+    is_hit = all(noted[phase] >= wanted // 10 for phase in list(PHASES)[1:])
+    passed = _holds(dict(sums)) and is_hit
+    return {"run": "phases", "part": f"{part}/{parts}", "passed": passed, **sums, "noted": noted, "before": before}
+
+
 def operations(part: int, parts: int) -> dict[str, object]:
     begun = time.monotonic()
     failed: list[dict[str, object]] = []
@@ -107,7 +130,7 @@ def _holds(verdict: dict[str, object]) -> bool:
     return not any(verdict[p] for p in ("lost", "repeats_unflagged", "repeats_flagged", "numbers_missing", "exit"))
 
 
-_DRIVEN = {"kills": kills, "held": held, "state": state, "operations": operations}
+_DRIVEN = {"kills": kills, "held": held, "state": state, "phases": phases, "operations": operations}
 
 
 def main() -> None:

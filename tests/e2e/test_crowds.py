@@ -132,15 +132,17 @@ def test_a_host_of_somebody_else_and_two_lengths_are_refused(tmp_path: Path) -> 
             assert ask(b"Host: " + ours + b"\r\n") == 200
         smuggled = b"Host: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n"
         assert ask(smuggled) == 400
+        for origin in (b"http://evil.example", b"http://[", b"null"):
+            assert ask(b"Host: localhost\r\nOrigin: " + origin + b"\r\n", b"DELETE") == 403
         for path in ("/health", "/metrics", "/api/v1/stats", "/api/v1/nothing"):
             headers = _headers(http, path)
             assert headers["x-content-type-options"] == "nosniff", path
 
 
-def _asker(port: int) -> Callable[[bytes], int]:
-    def ask(headers: bytes) -> int:
+def _asker(port: int) -> Callable[..., int]:
+    def ask(headers: bytes, method: bytes = b"GET") -> int:
         with connect(port) as sock:
-            sock.sendall(b"GET /api/v1/network HTTP/1.1\r\nConnection: close\r\n" + headers + b"\r\n")
+            sock.sendall(method + b" /api/v1/network HTTP/1.1\r\nConnection: close\r\n" + headers + b"\r\n")
             return int(sock.recv(4_096).split()[1])
 
     return ask

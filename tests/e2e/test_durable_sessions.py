@@ -197,8 +197,9 @@ def test_bad_tuples_in_a_batch_are_refused_one_by_one_and_the_batch_counts(tmp_p
         ([{"_hello": 5}], "the first line must be"),
         ([{"_hello": {"source": "x", "epoch": 1}}, {"a": 1}], "only batches may follow hello"),
         ([{"_hello": {"source": "x", "epoch": 1}}, {"_batch": 1, "tuples": 1, "bytes": 2**40}], "bytes must be"),
+        ([{"_hello": {"source": "x", "epoch": 1}}, {"_batch": 1, "tuples": 2**62, "bytes": 5}], "tuples must be"),
     ],
-    ids=["no name", "epoch", "ack", "no object", "no batch", "too large"],
+    ids=["no name", "epoch", "ack", "no object", "no batch", "too large", "too many"],
 )  # fmt: skip
 def test_who_does_not_speak_the_protocol_is_told_so(tmp_path: Path, lines: list[Any], why: str) -> None:
     with daemon_on(tmp_path) as daemon, raw(ports(daemon)[0]) as client:
@@ -217,7 +218,9 @@ def test_a_batch_with_another_number_of_tuples_than_it_says_is_refused_whole(tmp
         client.batch(1, rows(0, 3), tuples=4)
         assert "3 tuples instead of 4" in client.hear()["_error"]
         stream = daemon.readings().streams[0]
-        assert (stream.received, stream.admitted) == (4, 0)
+        assert (stream.received, stream.admitted, stream.rejected) == (3, 0, {"malformed": 3}), (
+            "what came, not what it says"
+        )
 
 
 def test_a_client_that_comes_back_takes_its_source_over(tmp_path: Path) -> None:

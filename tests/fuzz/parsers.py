@@ -9,7 +9,7 @@ import io
 import random
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -31,17 +31,27 @@ SCHEMA = Schema(
         for name, kind in {"n": "bigint", "x": "double?", "t": "timestamp?", "s": "string?", "b": "boolean?"}.items()
     )
 )
-Target = Callable[[random.Random], None]
-"""Makes one message and parses it. Any error that leaves it is a finding."""
 
 
-def source_session(random_: random.Random) -> None:
-    data = _maybe_damaged(random_, grammar.session(random_))
+class Parser(NamedTuple):
+    """``make`` writes a message that is nearly right. ``parse`` parses any bytes: an error that leaves it is a finding.
+    Its generator decides nothing but where the bytes are cut."""
+
+    make: Callable[[random.Random], bytes]
+    parse: Callable[[random.Random, bytes], None]
+    modules: tuple[str, ...]  # whose branches guide ``guided.py``
+
+    def throw(self, random_: random.Random) -> None:
+        """Make one message and parse it."""
+        data = self.make(random_)
+        self.parse(random_, grammar.damaged(random_, data) if random_.random() < 0.5 else data)
+
+
+def source_session(random_: random.Random, data: bytes) -> None:
     _framed(random_, data, lambda: SourceFramer(1024**2))
 
 
-def reader_session(random_: random.Random) -> None:
-    data = _maybe_damaged(random_, grammar.reader(random_))
+def reader_session(random_: random.Random, data: bytes) -> None:
     _framed(random_, data, ReaderFramer)
 
 
@@ -59,9 +69,11 @@ def _framed(random_: random.Random, data: bytes, make: Callable[[], Any]) -> Non
     assert found[0][1] or found[0][0] == found[1][0], "how the bytes were cut changed the messages"
 
 
-def login(random_: random.Random) -> None:
-    words = random_.choice([b"AUTH Bearer token\n", b"AUTH Basic eDp5\n", b"AUTH \n", grammar.session(random_)])
-    data = _maybe_damaged(random_, words)
+def _login_words(random_: random.Random) -> bytes:
+    return random_.choice([b"AUTH Bearer token\n", b"AUTH Basic eDp5\n", b"AUTH \n", grammar.session(random_)])
+
+
+def login(random_: random.Random, data: bytes) -> None:
     whole = LoginFramer().receive(data)
     framer, found = LoginFramer(), None
     for piece in grammar.chunks(random_, data):
@@ -72,16 +84,20 @@ def login(random_: random.Random) -> None:
         assert found is not None and found.credentials == whole.credentials, "how the bytes were cut changed the login"
 
 
-def ndjson(random_: random.Random) -> None:
-    _decoded(random_, "ndjson", _maybe_damaged(random_, grammar.rows(random_)))
+def ndjson(random_: random.Random, data: bytes) -> None:
+    _decoded(random_, "ndjson", data)
 
 
-def csv(random_: random.Random) -> None:
-    _decoded(random_, "csv", _maybe_damaged(random_, grammar.csv(random_)))
+def csv(random_: random.Random, data: bytes) -> None:
+    _decoded(random_, "csv", data)
 
 
-def arrow(random_: random.Random) -> None:
-    _decoded(random_, "arrow", grammar.damaged(random_, _arrow_stream()))
+def arrow(random_: random.Random, data: bytes) -> None:
+    _decoded(random_, "arrow", data)
+
+
+def arrow_message(random_: random.Random) -> bytes:
+    return grammar.damaged(random_, _arrow_stream())
 
 
 @cache
@@ -113,8 +129,12 @@ def _decoded(random_: random.Random, format: str, data: bytes) -> None:
     assert decoder.received == good + bad, f"{decoder.received} rows came, {good} are good and {bad} refused"
 
 
-def port_request(random_: random.Random) -> None:
-    line = _maybe_damaged(random_, grammar.mutated(random_, random_.choice(grammar.REQUESTS))).split(b"\n")[0]
+def _request(random_: random.Random) -> bytes:
+    return grammar.mutated(random_, random_.choice(grammar.REQUESTS))
+
+
+def port_request(_: random.Random, data: bytes) -> None:
+    line = data.split(b"\n")[0]
     try:
         request = PortRequest(_parse(line))
         for key in ("do", "stream", "output", "reader", "job", "pace", "token"):
@@ -137,25 +157,24 @@ outputs: {o: {from: w, qos: {deadline: 1s}, sink: {tcp: 127.0.0.1:9402}}}
 """
 
 
-def network_file(random_: random.Random) -> None:
-    text = grammar.damaged(random_, NETWORK.encode()).decode("utf-8", "replace")
+def network_file(_: random.Random, data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
     try:
         build_network(text if "\n" in text else text + "\n", box_kinds(), {})
     except (NetworkError, AuroraError) as error:
         str(error).encode("utf-8", "surrogatepass")
 
 
-def _maybe_damaged(random_: random.Random, data: bytes) -> bytes:
-    return grammar.damaged(random_, data) if random_.random() < 0.5 else data
-
-
-TARGETS: dict[str, Target] = {
-    "client protocol, sender": source_session,
-    "client protocol, reader": reader_session,
-    "login": login,
-    "ndjson": ndjson,
-    "csv": csv,
-    "arrow": arrow,
-    "spark request": port_request,
-    "network file": network_file,
+CODEC_PARTS = ("router.codecs", "router.line_framer")
+TARGETS: dict[str, Parser] = {
+    "client protocol, sender": Parser(grammar.session, source_session, ("router.client_protocol",)),
+    "client protocol, reader": Parser(grammar.reader, reader_session, ("router.client_protocol",)),
+    "login": Parser(_login_words, login, ("router.access",)),
+    "ndjson": Parser(grammar.rows, ndjson, CODEC_PARTS),
+    "csv": Parser(grammar.csv, csv, CODEC_PARTS),
+    "arrow": Parser(arrow_message, arrow, CODEC_PARTS),
+    "spark request": Parser(_request, port_request, ("router.spark.wire", "router.spark.daemon.request")),
+    "network file": Parser(
+        lambda random_: grammar.damaged(random_, NETWORK.encode()), network_file, ("catalog", "engine.operators.boxes")
+    ),
 }

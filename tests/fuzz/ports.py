@@ -5,13 +5,15 @@ None may end the daemon, leave a traceback, break a conservation law, or keep a 
 
 from __future__ import annotations
 
+import json
 import random
+import secrets
 import socket
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.e2e.daemon import RunningDaemon, connect, lines
+from tests.e2e.daemon import RunningDaemon, connect
 from tests.fuzz import grammar, parsers
 
 NETWORK = """
@@ -35,7 +37,7 @@ Message = Callable[[random.Random], bytes]
 TARGETS: dict[str, tuple[str, Message]] = {
     "ndjson port": ("ndjson", grammar.rows),
     "csv port": ("csv", grammar.csv),
-    "arrow port": ("arrow", lambda random_: grammar.damaged(random_, parsers._arrow_stream())),
+    "arrow port": ("arrow", parsers.arrow_message),
     "sender at its port": ("ndjson", grammar.session),
     "reader at its port": ("sink", grammar.reader),
     "spark port": ("spark", grammar.spark),
@@ -62,7 +64,11 @@ def findings(daemon: RunningDaemon, ports: dict[str, int]) -> list[str]:
     """Return what is wrong with the daemon now."""
     if daemon.process.poll() is not None:
         return [f"the daemon has ended with code {daemon.process.returncode}"]
-    found = [f"traceback: {entry['message']}" for entry in daemon.log if "exception" in entry]
+    found = [
+        f"traceback: {entry['message'].strip()}\n{entry['exception'][-1_500:]}"
+        for entry in daemon.log
+        if "exception" in entry
+    ]
     with urllib.request.urlopen(f"http://127.0.0.1:{ports['http']}/metrics", timeout=30) as response:
         text = response.read().decode()
     broken = [
@@ -70,18 +76,34 @@ def findings(daemon: RunningDaemon, ports: dict[str, int]) -> list[str]:
         for line in text.splitlines()
         if line.startswith("aurorad_conservation_residual") and not line.endswith(" 0.0")
     ]
-    with connect(ports["sink"]) as reader, connect(ports["ndjson"]) as sender:
-        reader.sendall(b'{"_hello": {"name": "good", "nonce": "good"}}\n')
-        seen = b""
-        while b'"nonce":"good"' not in seen:
-            seen += reader.recv(65_536)
-        sender.sendall(b'{"n": 424242}\n')
-        while b"424242" not in seen:
-            more = reader.recv(65_536)
-            if not more:
-                return [*found, *broken, "a good tuple does not come through"]
-            seen += more
-    return [*found, *broken]
+    return [*found, *broken, *_good_tuple(daemon, ports)]
 
 
-__all__ = ["NETWORK", "PORTS", "SCHEMA", "TARGETS", "findings", "lines", "throw"]
+def _good_tuple(daemon: RunningDaemon, ports: dict[str, int]) -> list[str]:
+    """Send a good tuple, and read it under a name that is used for the first time, so that it has no history."""
+    name = f"good-{secrets.token_hex(4)}"
+    seen = b""
+    try:
+        with connect(ports["sink"]) as reader, connect(ports["ndjson"]) as sender:
+            reader.sendall(b'{"_hello": {"name": "%s", "nonce": "good"}}\n' % name.encode())
+            while b'"nonce":"good"' not in seen:
+                seen = seen[-100:] + _more(reader)
+            sender.sendall(b'{"n": 424242}\n')
+            while b"424242" not in seen:
+                seen = seen[-100:] + _more(reader)
+            reader.sendall(b'{"_forget": true}\n')
+    except OSError as error:
+        stats = daemon.stats()
+        told = {key: stats[key] for key in ("engine", "streams", "arcs", "outputs", "readiness")}
+        return [f"a good tuple does not come through: {error!r}, last {seen[-200:]!r}, {json.dumps(told)}"]
+    return []
+
+
+def _more(sock: socket.socket) -> bytes:
+    data = sock.recv(65_536)
+    if not data:
+        raise ConnectionError("the daemon closed the connection")
+    return data
+
+
+__all__ = ["NETWORK", "PORTS", "SCHEMA", "TARGETS", "findings", "throw"]

@@ -57,7 +57,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 
 def test_locks_name_no_host() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock", "requirements-spark.lock"):
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-fuzz.lock", "requirements-spark.lock"):
         text = (ROOT / name).read_text()
         assert not re.search(r"https?:|file:|--index|--find-links|--extra-index", text), name
         unpinned = [line for line in text.splitlines() if line and not line.startswith(" ") and "==" not in line]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from router.spark.daemon.pace import TRAIN_ROWS, JobStoppedError, Pacer, parse_p
 from router.spark.daemon.progress import JobProgress, JobTable
 from router.spark.driver.compact import choose, live_files
 from router.spark.driver.launch import settings_for, with_retries
-from router.spark.wire.errors import SparkRefusedError
+from router.spark.wire.errors import SparkFailedError, SparkRefusedError
 from storage.admission import BatchNumber
 from storage.source_numbers import SourceNumbers
 from storage.train import Train, constant_ns
@@ -233,6 +234,48 @@ def test_the_book_stands_by_what_was_decided(tmp_path: Path) -> None:
     assert BatchLedger(tmp_path).last("q") == 3
     with pytest.raises(SparkRefusedError, match="not the name"):
         book.staged("../x")
+
+
+def test_two_peers_that_begin_one_job_at_once_get_one_epoch(tmp_path: Path) -> None:
+    ledger = JobLedger(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda n: ledger.begin("j", "print", n + 1), range(400)))
+    assert len(set(found)) == 1, "a job of one input has one epoch"
+    assert [file.name for file in tmp_path.iterdir()] == ["j.json"]
+
+
+def test_jobs_with_long_names_are_kept_apart(tmp_path: Path) -> None:
+    ledger = JobLedger(tmp_path)
+    names = ["ä" * 200, "ä" * 199 + "ö", "/" * 199 + "a", "/" * 199 + "b", "\U0001f600" * 200]
+    for number, name in enumerate(names):
+        assert ledger.begin(name, "print", number + 1).epoch == number + 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff", b'{"fingerprint": "print", "epoch": "x"}'])
+def test_a_damaged_file_of_a_ledger_is_said_and_not_believed(tmp_path: Path, damage: bytes) -> None:
+    ledger = JobLedger(tmp_path)
+    ledger.begin("j", "print", 1)
+    (tmp_path / "j.json").write_bytes(damage)
+    with pytest.raises(SparkFailedError, match=r"j\.json"):
+        ledger.begin("j", "print", 2)
+    (tmp_path / "j.json").unlink()
+    assert ledger.begin("j", "print", 3).epoch == 3
+
+
+def test_a_decision_that_is_not_on_disk_is_none(tmp_path: Path) -> None:
+    """A batch that entered without its decision would enter again after a crash, under another epoch."""
+    book = BatchLedger(tmp_path)
+    book.staged("a").write_bytes(b"rows")
+    (tmp_path / "book.json.new").mkdir()  # nothing can be written now
+    with pytest.raises(SparkFailedError, match=r"book\.json"):
+        book.decide("q", 3, "s", ["a"], 100)
+    assert not book.pending() and not book.is_decided("a")
+    (tmp_path / "book.json.new").rmdir()
+    entry = book.decide("q", 3, "s", ["a"], 100)
+    (tmp_path / "book.json.new").mkdir()
+    with pytest.raises(SparkFailedError):
+        book.done(entry)
+    assert book.pending() == [entry] and book.last("q") == -1, "as on disk"
 
 
 # -- small things -----------------------------------------------------------------------------------------------------

@@ -174,10 +174,13 @@ class Checkpointer:
                 cut = Cut(self._engine, self._log.durable, self._rest(), self.life)
             self.pause_s = monotonic() - begun
         try:
-            parts = cut.parts(self._stamps)
+            try:
+                parts = cut.parts(self._stamps)
+            finally:
+                cut.release()
+            self._persist(cut, parts)
         finally:
-            cut.release()
-        self._persist(cut, parts)
+            cut.let_go()
         oldest = self._checkpoints.oldest_kept
         self._prune(cut.position if oldest is None else oldest)
         self._collect()

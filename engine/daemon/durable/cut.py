@@ -47,6 +47,7 @@ class Cut:
         self._life = life  # names this process: counters of two of them may agree and mean different things
         self._rest = encode_tree(dict(rest))
         self._queues = _Queues(engine)
+        self._leases = engine.storage.hold()
         self._locks = [Lock() for _ in engine.runtimes]
         self._stamps = [self._stamp(r) for r in engine.runtimes]
         self.failure: Exception | None = None
@@ -79,6 +80,12 @@ class Cut:
     def release(self) -> None:
         """Stop copying states before plans."""
         self._engine.pool.before_plan = None
+
+    def let_go(self) -> None:
+        """Give the memory of the waiting trains back. Nothing may be asked for afterwards."""
+        self._queues.clear()
+        self._engine.storage.let_go(self._leases)
+        self._leases = []
 
     def copy_before_plan(self, boxes: Sequence[int]) -> None:
         """Copy the states of boxes that a worker is about to run."""
@@ -218,6 +225,9 @@ class _Queues:
             held = [self._train(t) for t in block.trains or ()]
             self._blocks.append([None if block.ref is None else list(block.ref), held, block.nbytes, block.tuples])
         return number
+
+    def clear(self) -> None:
+        self._trains, self._blocks = [], []
 
     def encode(self) -> list[Bytes]:
         return encode_tree({"trains": self._trains, "blocks": self._blocks, "arcs": self._arcs})

@@ -5,29 +5,31 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from router.spark.wire.errors import SparkRefusedError
+from router.spark.daemon.json_file import read_json, replace_json
+from router.spark.wire.disk import sync_path
+from router.spark.wire.errors import SparkFailedError, SparkRefusedError
 
 QUERIES = 10_000
 NAME_CHARACTERS = 64
 
 
 class BatchLedger:
-    """Decided batches, and the last finished batch of each query. Any thread."""
+    """Decided batches, and the last finished batch of each query. Any thread. Raises SparkFailedError.
+
+    What cannot be written is not so: a batch whose decision is not on disk could enter a second time after a crash.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._path = folder / "book.json"
         self._lock = Lock()
-        text = self._path.read_text() if self._path.is_file() else "{}"
-        data = {"epoch": 0, "queries": {}, "pending": [], **json.loads(text)}
+        data = {"epoch": 0, "queries": {}, "pending": [], **(read_json(self._path) or {})}
         self._epoch: int = data["epoch"]
         self._queries: dict[str, int] = data["queries"]
         self._pending: list[dict[str, Any]] = data["pending"]
@@ -61,26 +63,29 @@ class BatchLedger:
             missing = [name for name in staged if not self.staged(name).is_file()]
             if missing:
                 raise SparkRefusedError(f"{len(missing)} staged parts are gone: write them again")
-            self._epoch = max(now_ns, self._epoch + 1)
-            entry = {"query": query, "batch": batch, "stream": stream, "staged": staged, "epoch": self._epoch}
-            self._pending.append(entry)
-            self._write()
+            epoch = max(now_ns, self._epoch + 1)
+            entry = {"query": query, "batch": batch, "stream": stream, "staged": staged, "epoch": epoch}
+            self._sync_names()
+            self._write(epoch, self._queries, [*self._pending, entry])
             return entry
 
     def done(self, entry: Mapping[str, Any]) -> None:
         """Record that a batch is finished. Beyond QUERIES the query that is quiet for longest is forgotten."""
         with self._lock:
-            self._pending = [e for e in self._pending if e["epoch"] != entry["epoch"]]
-            self._queries.pop(entry["query"], None)
-            self._queries[entry["query"]] = entry["batch"]
-            while len(self._queries) > QUERIES:
-                self._queries.pop(next(iter(self._queries)))
-            self._write()
+            pending = [e for e in self._pending if e["epoch"] != entry["epoch"]]
+            queries = {query: last for query, last in self._queries.items() if query != entry["query"]}
+            queries[entry["query"]] = entry["batch"]
+            while len(queries) > QUERIES:
+                queries.pop(next(iter(queries)))
+            self._write(self._epoch, queries, pending)
 
-    def _write(self) -> None:
-        new = self._path.with_name("book.new")
-        with new.open("w") as out:
-            json.dump({"epoch": self._epoch, "queries": self._queries, "pending": self._pending}, out)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(new, self._path)
+    def _sync_names(self) -> None:
+        """Sync the names of staged rows before a decision refers to them."""
+        try:
+            sync_path(self._folder)
+        except OSError as error:
+            raise SparkFailedError(f"{self._folder} cannot be synced: {error.strerror}") from error
+
+    def _write(self, epoch: int, queries: dict[str, int], pending: list[dict[str, Any]]) -> None:
+        replace_json(self._path, {"epoch": epoch, "queries": queries, "pending": pending})
+        self._epoch, self._queries, self._pending = epoch, queries, pending

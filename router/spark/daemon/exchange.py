@@ -85,7 +85,12 @@ class Exchange:
 
     def recover(self) -> None:
         """Finish the batches that were decided before a crash. Only with a data_dir, when the engine runs."""
-        for entry in self._opened().pending():
+        try:
+            pending = self._opened().pending()
+        except AuroraError as error:  # every request for it is answered with the same words
+            log.error("batches that Spark committed before: %s", error)
+            return
+        for entry in pending:
             batch = f"query {entry['query']}: batch {entry['batch']}"
             try:
                 rows = self._finish(entry)
@@ -100,7 +105,10 @@ class Exchange:
     def _opened(self) -> BatchLedger:
         with self._lock:
             if self._ledger is None:
-                self._ledger = BatchLedger(self._make_folder())
+                try:
+                    self._ledger = BatchLedger(self._make_folder())
+                except OSError as error:
+                    raise PortError(f"the folder of staged rows cannot be used: {error.strerror}") from error
             return self._ledger
 
     def _describe(self, peer: Peer, request: PortRequest) -> None:

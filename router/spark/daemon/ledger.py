@@ -7,10 +7,16 @@ input under the same name is a new job. Its epoch is higher, so the log takes it
 
 from __future__ import annotations
 
-import json
-import os
+import hashlib
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
+
+from router.spark.daemon.json_file import read_json, replace_json
+from router.spark.wire.errors import SparkFailedError
+
+NAME_BYTES = 200
+"""Of the name of a job's file. File systems take 255."""
 
 
 class KnownJob(NamedTuple):
@@ -19,45 +25,49 @@ class KnownJob(NamedTuple):
 
 
 class JobLedger:
-    """``folder`` None: every job is new, and nothing is remembered."""
+    """``folder`` None: every job is new, and nothing is remembered. Any thread. Raises SparkFailedError."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self._lock = Lock()  # two peers may begin one job at the same time
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
     def begin(self, job: str, fingerprint: str, now_ns: int) -> KnownJob:
         """Find the job, or enter it as a new one with a higher epoch than the one of its name before."""
-        known = self._read(job)
-        if known is not None and fingerprint and known["fingerprint"] == fingerprint:
-            return KnownJob(known["epoch"], known["done"])
-        epoch = max(now_ns, known["epoch"] + 1 if known is not None else 0)
-        self._write(job, {"fingerprint": fingerprint, "epoch": epoch, "done": False})
-        return KnownJob(epoch, False)
+        with self._lock:
+            known = self._read(job)
+            if known is not None and fingerprint and known["fingerprint"] == fingerprint:
+                return KnownJob(known["epoch"], known["done"])
+            epoch = max(now_ns, known["epoch"] + 1 if known is not None else 0)
+            self._write(job, {"fingerprint": fingerprint, "epoch": epoch, "done": False})
+            return KnownJob(epoch, False)
 
     def done(self, job: str) -> None:
-        known = self._read(job)
-        if known is not None:
-            self._write(job, {**known, "done": True})
+        with self._lock:
+            known = self._read(job)
+            if known is not None:
+                self._write(job, {**known, "done": True})
 
     def _path(self, job: str) -> Path:
         assert self._folder is not None
         safe = "".join(c if c.isalnum() or c in "-_" else f"%{ord(c):04x}" for c in job)
-        return self._folder / f"{safe[:200]}.json"
+        if len(safe.encode()) > NAME_BYTES:
+            safe = hashlib.sha256(job.encode()).hexdigest()
+        return self._folder / f"{safe}.json"
 
     def _read(self, job: str) -> dict[str, Any] | None:
-        if self._folder is None or not self._path(job).is_file():
+        if self._folder is None:
             return None
-        found: dict[str, Any] = json.loads(self._path(job).read_text())
-        return found
+        path = self._path(job)
+        known = read_json(path)
+        if known is None:
+            return None
+        types = {"fingerprint": str, "epoch": int, "done": bool}
+        if not all(isinstance(known.get(key), kind) for key, kind in types.items()):
+            raise SparkFailedError(f"{path} is damaged: restore it, or move it away to forget the job")
+        return known
 
     def _write(self, job: str, entry: dict[str, Any]) -> None:
-        if self._folder is None:
-            return
-        path = self._path(job)
-        new = path.with_name(path.name + ".new")
-        with new.open("w") as out:
-            json.dump(entry, out)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(new, path)
+        if self._folder is not None:
+            replace_json(self._path(job), entry)
