@@ -243,6 +243,14 @@ class ReadinessReading(NamedTuple):
     log_pending_bytes: int = 0  # that wait to be written to the log
 
 
+class AccessCount(NamedTuple):
+    """How often something happened at a listener: ``login accepted``, ``login refused``, ``request denied``, ..."""
+
+    event: str
+    listener: str  # "http", "spark", "stream NAME" or "output NAME"
+    times: int
+
+
 class ResourceReading(NamedTuple):
     """Threads that may be full. ``busy_ns`` is the time that they were busy, all together."""
 
@@ -369,6 +377,7 @@ class Readings(NamedTuple):
     resources: Sequence[ResourceReading] = ()
     readiness: ReadinessReading = ReadinessReading()
     billing: BillingReading = BillingReading()  # the monitor fills it in
+    access: Sequence[AccessCount] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, numbers and strings."""

@@ -59,6 +59,11 @@ class EngineCollector(Collector):
                      (([x.name], x.load_ratio) for x in r.resources))  # fmt: skip
         yield from _spark(r)
         yield from bills(r.billing)
+        yield _counter(
+            "access", "What happened at a listener with users: logins accepted, refused, postponed; requests denied; "
+            "handshakes refused; requests that change something.", ["event", "listener"],
+            (([x.event, x.listener], x.times) for x in r.access),
+        )  # fmt: skip
         left = self._residual() if self._residual is not None else residuals(r)
         yield _gauge(
             "conservation_residual", "Tuples unaccounted for, by conservation law; anything but 0 is a bug.", ["law"],

@@ -198,6 +198,7 @@ class Daemon:
             edge,
             lambda: self._is_draining,
             self.readiness,
+            self.access,
             self.now_ns,
         )
         ticker = Ticker(self.engine, self.event_time)

@@ -14,6 +14,7 @@ from engine.daemon.edge_control import EdgeControl
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
 from qos_monitor.histogram import LatencyRecorder
+from router.access.access import Access
 from router.files.pipeline import FilePipeline
 from router.server import Server
 from router.spark.daemon.pipeline import SparkPipeline
@@ -37,6 +38,7 @@ class DaemonReadings:
         edge: EdgeControl,
         is_draining: Callable[[], bool],
         readiness: Readiness,
+        access: Access,
         now_ns: Callable[[], int],
     ) -> None:
         self._network = network
@@ -52,6 +54,7 @@ class DaemonReadings:
         self._edge = edge
         self._is_draining = is_draining
         self._readiness = readiness
+        self._access = access
         self._now_ns = now_ns
         self._started_ns = now_ns()
 
@@ -80,6 +83,7 @@ class DaemonReadings:
             overload=overload,
             resources=self._edge.resources(workers, overload.load_ratio),
             readiness=self._readiness.reading(),
+            access=self._access.audit.counts(),
         )
 
     def _stream(self, number: int, now_ns: int) -> StreamReading:

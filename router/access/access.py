@@ -35,10 +35,11 @@ class Access:
         self.section = section
         self.web = _read_web(http.config_file)
         self.audit = Audit(section.audit)
-        self.tls = None if section.tls is None else ServerTls(_tls_files(section), "access.tls")
+        self.tls = None if section.tls is None else ServerTls(_tls_files(section), "access.tls", self.audit)
         self.http_tls = self.tls
         if self.web.tls_server_config is not None:
-            self.http_tls = ServerTls(_web_tls_files(self.web.tls_server_config), "http.config_file")
+            files = _web_tls_files(self.web.tls_server_config)
+            self.http_tls = ServerTls(files, "http.config_file", self.audit)
         self.owners = NameOwners(data_dir)
         self.users = Users(section.users)
         self.logins = Logins(self.users, self.audit)

@@ -1,4 +1,4 @@
-"""The audit log: refused logins, denied requests, and everything that somebody changed. One JSON object a line.
+"""The audit log: refused logins and handshakes, denied requests, and every change. One JSON object a line.
 
 It goes to the daemon's log (``aurorad.audit``) and, if the network file names a file (``access.audit``), to that file.
 No line has a secret. At most ``LINES_A_SECOND`` lines are written; the next one says how many were left out, so that a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import orjson
 
 from catalog.errors import ListenError
+from catalog.readings import AccessCount
 from router.access.pace import Pace
 
 log = logging.getLogger("aurorad.audit")
@@ -31,6 +33,7 @@ class Audit:
         self._pace = Pace(LINES_A_SECOND, BURST)
         self._left_out = 0
         self._lock = Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()  # by event and listener, lines that were left out included
         self._fd: int | None = None
         if path is not None:
             try:
@@ -38,9 +41,20 @@ class Audit:
             except OSError as error:
                 raise ListenError(f"access.audit: {path}: {error.strerror}") from error
 
-    def note(self, event: str, **facts: Any) -> None:
-        """Write a line: what happened, and the facts of it."""
+    def count(self, event: str, listener: str) -> None:
+        """Count what happened at a listener, without a line."""
         with self._lock:
+            self._counts[event, listener] += 1
+
+    def counts(self) -> list[AccessCount]:
+        with self._lock:
+            return [AccessCount(event, listener, n) for (event, listener), n in sorted(self._counts.items())]
+
+    def note(self, event: str, *, listener: str = "", **facts: Any) -> None:
+        """Write a line: what happened, where, and the facts of it."""
+        facts["listener"] = listener
+        with self._lock:
+            self._counts[event, listener] += 1
             if not self._pace.may_take():
                 self._left_out += 1
                 return

@@ -130,7 +130,8 @@ class HttpDoor:
         if error.status == 403 and self._access is not None and user is not None:
             client = scope.get("client")
             path = scope["path"][:200]
-            self._access.audit.note("request denied", user=user.name, peer=client[0] if client else "", path=path)
+            peer = client[0] if client else ""
+            self._access.audit.note("request denied", listener="http", user=user.name, peer=peer, path=path)
 
     def _audited(self, access: Access, user: User | None, scope: Scope, send: Send) -> Send:
         client = scope.get("client")
@@ -139,7 +140,7 @@ class HttpDoor:
 
         async def note(message: Message) -> None:
             if message["type"] == "http.response.start":
-                access.audit.note(f"{scope['method']} request", **facts, status=message["status"])
+                access.audit.note(f"{scope['method']} request", listener="http", **facts, status=message["status"])
             await send(message)
 
         return note

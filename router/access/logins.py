@@ -99,6 +99,7 @@ class Logins:
         wait_s = self._must_wait_s(address)
         if wait_s > 0:
             self.refused += 1
+            self._audit.count("login postponed", listener)
             raise LoginError("too many failed logins; try again later", wait_s)
         user = None if credentials is None else self._find(credentials)
         if user is None:
@@ -107,6 +108,7 @@ class Logins:
         with self._lock:
             self.accepted += 1
             self._failures.pop(address, None)
+        self._audit.count("login accepted", listener)
         return user
 
     def _find(self, credentials: Credentials) -> User | None:

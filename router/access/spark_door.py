@@ -47,7 +47,7 @@ class SparkDoor:
             return
         if not self._has_users:
             if self.token:
-                raise PortError("the token is wrong")
+                self._refuse_token(peer, token)
             return
         user = self._user(peer, token)
         try:
@@ -56,8 +56,18 @@ class SparkDoor:
             is_allowed = False  # a field is wrong, or names what does not exist: no hint of it
         if not is_allowed:
             assert self._access is not None
-            self._access.audit.note("spark request denied", user=user.name, peer=peer.name)
+            self._access.audit.note("request denied", listener="spark", user=user.name, peer=peer.name)
             raise PortError(DENIED)
+
+    def _refuse_token(self, peer: Peer, token: str) -> None:
+        """Refuse a wrong ``spark.token``. It is noted and slowed down like any failed login."""
+        if self._access is not None:
+            try:
+                self._access.logins.check(Credentials(token=token) if token else None, _address(peer), "spark")
+            except LoginError as error:
+                if error.retry_s:
+                    raise PortError(str(error)) from None
+        raise PortError("the token is wrong")
 
     def _user(self, peer: Peer, token: str) -> User:
         assert self._access is not None
@@ -66,7 +76,7 @@ class SparkDoor:
             return user
         credentials = Credentials(token=token) if token else None
         try:
-            return self._access.logins.check(credentials, peer.name.rpartition(":")[0], "spark")
+            return self._access.logins.check(credentials, _address(peer), "spark")
         except LoginError as error:
             raise PortError(str(error)) from None
 
@@ -84,3 +94,7 @@ class SparkDoor:
             right, what = ("publish", "stream") if "stream" in request else ("subscribe", "output")
             return user.may(right, request.text(what))
         return do == "abort" and bool(user.model.publish or user.is_admin)
+
+
+def _address(peer: Peer) -> str:
+    return peer.name.rpartition(":")[0]

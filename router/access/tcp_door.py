@@ -52,7 +52,7 @@ class LoginFramer:
         begins = any(got[: len(word)] == word[: len(got)] for word in (AUTH, HELLO))
         if not begins:
             return LoginAttempt(None, got) if got else None
-        end = got.find(b"\n")
+        end = got.find(b"\n", 0, LINE_BYTES + 1)  # a longer line is none, however its bytes arrive
         if end < 0:
             return LoginAttempt(None, b"") if len(got) > LINE_BYTES or at_end else None
         if got.startswith(AUTH):
@@ -161,7 +161,8 @@ class Login:
         kind, _, place = self._listener.partition(" ")
         of = "source" if kind == "stream" else "reader"
         if not self._access.may_use_name(self.user, of, place, name):
-            self._access.audit.note(f"{of} denied", user=self.user.name, peer=self.address, name=name)
+            facts = {"user": self.user.name, "peer": self.address, "name": name}
+            self._access.audit.note(f"{of} denied", listener=self._listener, **facts)
             raise SessionError(DENIED)
 
     def _deny(self, attempt: LoginAttempt, why: str) -> None:

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from catalog.errors import ListenError
+from router.access.audit import Audit
 
 log = logging.getLogger("aurorad.access")
 
@@ -42,8 +43,9 @@ class TlsFiles(NamedTuple):
 class ServerTls:
     """``place`` is the key of the network file, for errors. Any thread."""
 
-    def __init__(self, files: TlsFiles, place: str) -> None:
+    def __init__(self, files: TlsFiles, place: str, audit: Audit | None = None) -> None:
         self.files = files
+        self._audit = audit
         self._place = place
         self._lock = Lock()
         self._stamp = _stamp(files)
@@ -75,6 +77,16 @@ class ServerTls:
             return
         self.reloads += 1
         log.info("%s: the certificate has changed and was read again", self._place)
+
+    def handshake_failed(self, peer: str, error: BaseException) -> None:
+        """Note a handshake that failed because of what the peer sent, such as an expired certificate. Count the rest: a
+        load balancer that connects and closes is no news."""
+        if self._audit is None:
+            return
+        if isinstance(error, ssl.SSLError) and error.reason:
+            self._audit.note("handshake refused", listener=self._place, peer=peer, why=error.reason)
+        else:
+            self._audit.count("handshake ended", self._place)
 
     def trusted_by(self) -> str:
         """Return the certificates of this listener as PEM, for clients of this very process."""

@@ -94,6 +94,7 @@ class TlsListener:
 
     async def _open(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
+        peer = _address(accepted)
         shaken: asyncio.Future[None] = self._loop.create_future()
         protocol = DrainingTls(
             self._loop,
@@ -108,8 +109,9 @@ class TlsListener:
         try:
             transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, accepted)
             await shaken
-        except (OSError, ssl.SSLError, asyncio.CancelledError):
+        except (OSError, ssl.SSLError, asyncio.CancelledError) as error:
             self.failed += 1  # a peer without TLS, without the right certificate, or too slow
+            self._tls.handshake_failed(peer, error)
             if isinstance(transport, asyncio.Transport):
                 transport.abort()
             else:
@@ -126,3 +128,10 @@ class TlsListener:
     async def wait_closed(self) -> None:
         if self._handshakes:
             await asyncio.wait(list(self._handshakes), timeout=GOODBYE_SECONDS)
+
+
+def _address(sock: socket.socket) -> str:
+    try:
+        return str(sock.getpeername()[0])
+    except OSError:
+        return ""  # it has gone already

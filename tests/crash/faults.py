@@ -2,8 +2,8 @@
 
 ``python -m tests.crash.faults`` (``--only kill``, ``--seconds 6``). A sender numbers its batches and waits for disk
 acknowledgements, a named reader reads everything afterwards. Whatever the fault does, each acknowledged tuple must come
-out once and in order. ``longest`` is the longest time without an acknowledgement. The clock is not in this table: it
-cannot be moved for one process; ``tests.crash.long seeds`` moves the clock of the engine by days.
+out once and in order. ``longest`` is the longest time without an acknowledgement. The clock jumps by hours to and fro,
+for the daemon alone: ``jumping_daemon.py`` starts it with a clock of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import NamedTuple
 from aurorad_client import Reader, Sender
 
 from engine.lab.processes import command
+from tests.crash.jumping_daemon import JUMPS_S, jumping_command
 from tests.e2e.daemon import RunningDaemon, free_ports, is_ready, wait_for
 
 NETWORK = """
@@ -37,6 +38,7 @@ streams: {{s: {{schema: {{n: bigint, pad: string}}, overload: spill, source: {{t
 boxes: {{f: {{filter: s, where: "n >= 0"}}}}
 outputs: {{o: {{from: f, sink: {{tcp: 127.0.0.1:{sink}}}}}}}
 """
+ROOT = Path(__file__).parents[2]
 BATCH = 200
 PAD = "x" * 40
 
@@ -44,8 +46,9 @@ PAD = "x" * 40
 class FaultRun:
     """A daemon under load. ``fault`` may end, stop or starve it, and must leave it able to go on."""
 
-    def __init__(self, folder: Path, seconds: float, descriptors: int = 0) -> None:
+    def __init__(self, folder: Path, seconds: float, descriptors: int = 0, has_clock: bool = False) -> None:
         self.folder = folder
+        self._command = jumping_command if has_clock else command
         self.seconds = seconds
         self._descriptors = descriptors
         self.ports = dict(zip(("http", "source", "sink"), free_ports(3), strict=True))
@@ -58,9 +61,8 @@ class FaultRun:
     def start(self) -> RunningDaemon:
         (self.folder / "network.yaml").write_text(NETWORK.format(data=self.data, **self.ports))
         log = (self.folder / "log.json").open("ab")
-        process = subprocess.Popen(
-            command("run", str(self.folder / "network.yaml")), stdout=log, stderr=log, preexec_fn=self._limit
-        )
+        words = self._command("run", str(self.folder / "network.yaml"))
+        process = subprocess.Popen(words, stdout=log, stderr=log, preexec_fn=self._limit, cwd=ROOT)
         log.close()
         self.daemon = RunningDaemon(process, self.folder / "log.json", self.ports["http"])
         wait_for(lambda: process.poll() is not None or is_ready(self.daemon), "the daemon is ready", 60)
@@ -166,6 +168,17 @@ def stop_and_continue(run: FaultRun) -> None:
         time.sleep(0.1)
 
 
+def clock(run: FaultRun) -> None:
+    """Move the daemon's clock under load, and start it again once while it is wrong."""
+    for turn in range(2 * len(JUMPS_S)):
+        run.daemon.process.send_signal(signal.SIGUSR1)
+        time.sleep(run.seconds / 60)
+        if turn == 2:  # twelve days ahead
+            run.daemon.process.send_signal(signal.SIGKILL)
+            run.daemon.process.wait()
+            run.start()
+
+
 def full_disk(run: FaultRun) -> None:
     filler = run.data / "filler"
     free = os.statvfs(run.data).f_bavail * os.statvfs(run.data).f_frsize
@@ -189,6 +202,7 @@ class FaultKind(NamedTuple):
     run: Callable[[FaultRun], None]
     descriptors: int = 0
     small_disk: bool = False
+    has_clock: bool = False
 
 
 FAULTS = {
@@ -197,6 +211,7 @@ FAULTS = {
     "slow": FaultKind(slow),
     "memory": FaultKind(memory),
     "full disk": FaultKind(full_disk, small_disk=True),
+    "clock": FaultKind(clock, has_clock=True),
     "stop and continue": FaultKind(stop_and_continue),
     "kill": FaultKind(kill),
 }
@@ -235,7 +250,7 @@ def main() -> int:
             if folder is None:
                 print(f"{name:20}{'':34}  not run: a small disk cannot be mounted here")
                 continue
-            run = FaultRun(folder, options.seconds, kind.descriptors)
+            run = FaultRun(folder, options.seconds, kind.descriptors, kind.has_clock)
             try:
                 lost, twice = run.go(kind.run)
                 exits = run.daemon.end()

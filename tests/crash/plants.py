@@ -1,8 +1,8 @@
 """Bugs that the crash tests plant in the product, to prove that they would catch them.
 
 A test of a guarantee is worth what it catches. Each plant is a mistake that a storage engine has really been shipped
-with. ``plant(name)`` makes the mistake for the duration of a ``with`` block: it replaces a function or method of the
-product. The product itself knows nothing of this.
+with, or that this one had. ``plant(name)`` makes the mistake for the duration of a ``with`` block: it replaces a
+function, method or constant of the product. The product itself knows nothing of this.
 
 A plant whose target no longer exists raises ``AttributeError`` as it is planted. A plant whose target is no longer
 called lets its scenario pass, and ``test_plants.py`` then fails.
@@ -20,14 +20,22 @@ from engine.daemon.durable.cut import _Queues
 from engine.daemon.durable.keeper import Keeper
 from engine.daemon.durable.records import OUTPUT
 from engine.daemon.durable.recovery import Recovery
+from router import client_protocol
+from router.access.logins import Logins
+from router.access.owners import NameOwners
 from router.event_time import StreamClock
+from router.spark.daemon.batches import BatchLedger
 from scheduler.claims import Claims
 from storage.admission import Admission, Standing
 from storage.checkpoint import Checkpoints
 from storage.log import Log
+from storage.manager import StorageManager
+from storage.spill_files import SpillFiles
+from storage.string_account import StringAccount
 
 Original = Callable[..., Any]
-Make = Callable[[Original], Callable[..., Any]]
+Make = Callable[[Original], Any]
+"""Returns the wrong function, or the wrong constant."""
 
 
 @contextmanager
@@ -111,6 +119,25 @@ def _first_record_twice(original: Original) -> Original:
     return replay
 
 
+def _trust_segments(original: Original) -> Original:
+    def sync(self: SpillFiles) -> None:
+        try:
+            original(self)
+        finally:
+            for segment in self._segments.values():
+                segment.is_lost = False
+
+    return sync
+
+
+def _decide_in_memory(original: Original) -> Original:
+    def write(self: BatchLedger, epoch: int, queries: Any, pending: Any) -> None:
+        self._epoch, self._queries, self._pending = epoch, queries, pending
+        original(self, epoch, queries, pending)
+
+    return write
+
+
 class Plant:
     """A mistake in words, and the replacements that make it."""
 
@@ -163,6 +190,22 @@ PLANTS = {
     "replay_twice": Plant(
         "replay the first record behind the checkpoint twice", (Recovery, "replay", _first_record_twice)
     ),
+    "trust_failed_segment": Plant(
+        "take a spilled segment for good after a sync of it has failed", (SpillFiles, "sync", _trust_segments)
+    ),
+    "decide_in_memory": Plant(
+        "go by a decision about a batch of Spark that could not be written", (BatchLedger, "_write", _decide_in_memory)
+    ),
+    "leak_input": Plant("never give back the memory of a plan's input", (StorageManager, "unpin", _does(None))),
+    "strings_for_free": Plant("count no strings in the memory budget", (StringAccount, "enter", _does(None))),
+    "checkpoint_for_free": Plant(
+        "forget the memory of trains that a checkpoint is writing", (StorageManager, "hold", _does([]))
+    ),
+    "believe_header": Plant(
+        "count as many tuples as the header of a batch claims", (client_protocol, "TUPLES_A_BYTE", lambda _: 2**62)
+    ),
+    "guess_for_ever": Plant("slow failed logins down by nothing", (Logins, "_must_wait_s", _does(0.0))),
+    "any_name": Plant("let everybody use the name of a reader", (NameOwners, "may_use", _does(True))),
 }
 
 

@@ -6,7 +6,9 @@ guarantee is no longer tested.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,7 +18,17 @@ from storage.log import Log
 from tests.crash.crash_files import PowerCut
 from tests.crash.plants import PLANTS, plant, replaced
 from tests.crash.world import OUTPUTS, World, end_all, run_script
-from tests.unit import test_admission, test_checkpoint, test_log, test_spill_superbox
+from tests.unit import (
+    test_access,
+    test_admission,
+    test_checkpoint,
+    test_client_protocol,
+    test_log,
+    test_pinned_input,
+    test_spark_parts,
+    test_spill,
+    test_spill_superbox,
+)
 
 
 def power_cuts() -> None:
@@ -110,6 +122,20 @@ def checkpoints_and_power_cuts() -> None:
         test_checkpoint.test_a_power_cut_before_any_operation_leaves_the_old_or_the_new(seed)
 
 
+def _in_folder(test: Callable[[Path], None]) -> Callable[[], None]:
+    def scenario() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            test(Path(folder))
+
+    scenario.__name__ = test.__name__
+    return scenario
+
+
+def slowed_logins() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        test_access.test_failed_logins_are_slowed_down_and_the_right_one_is_let_in_later(patch)
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     "ack_before_sync": power_cuts,
     "retry_sync": test_log.test_a_sync_that_fails_is_never_tried_again,
@@ -123,6 +149,14 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     "spill_overtakes": test_spill_superbox.test_a_superbox_ends_where_a_queue_is_on_disk,
     "forget_sent": reader_in_the_middle,
     "replay_twice": kill_and_go_on,
+    "trust_failed_segment": test_spill.test_a_segment_whose_sync_failed_is_never_trusted_again,
+    "decide_in_memory": _in_folder(test_spark_parts.test_a_decision_that_is_not_on_disk_is_none),
+    "leak_input": test_pinned_input.test_the_edge_has_no_room_while_a_plan_holds_the_budget,
+    "strings_for_free": test_pinned_input.test_strings_of_waiting_trains_are_in_the_account_once,
+    "checkpoint_for_free": test_pinned_input.test_trains_that_a_checkpoint_writes_stay_in_the_account,
+    "believe_header": test_client_protocol.test_a_header_claims_no_more_tuples_than_its_bytes_can_hold,
+    "guess_for_ever": slowed_logins,
+    "any_name": _in_folder(test_access.test_a_name_is_kept_for_its_owner_over_a_restart),
 }
 
 

@@ -97,7 +97,7 @@ def running(
         process = subprocess.Popen(command("run", str(file), *arguments), stderr=sink, stdout=sink)
     daemon = RunningDaemon(process, log, http_port, tls)
     try:
-        wait_for(lambda: process.poll() is not None or is_ready(daemon), "the daemon is ready")
+        wait_for(lambda: process.poll() is not None or is_ready(daemon), "the daemon is ready", 3 * WAIT_SECONDS)
         assert process.poll() is None, log.read_text()
         yield daemon
     finally:

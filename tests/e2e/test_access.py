@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -349,6 +350,36 @@ def test_no_secret_is_anywhere_but_in_its_file(guarded: Guarded) -> None:
     assert {"login refused", "publish denied", "subscribe denied", "reader denied"} <= {
         entry["event"] for entry in audit
     }
+
+
+def test_everything_refused_is_in_the_audit_log_and_in_the_metrics(guarded: Guarded) -> None:
+    """By listener: wrong logins, rights that are missing, certificates that are no good, and every change."""
+    wrong = "nobody-has-this-token"
+    assert (knock_source(guarded, wrong), knock_sink(guarded, wrong), knock_spark(guarded, wrong)) == ("denied",) * 3
+    assert (guarded.http("/metrics", wrong)[0], guarded.http("/metrics", TILL)[0]) in ((401, 403), (429, 403))
+    assert knock_source(guarded, TILL) == "in"
+    with suppress(OSError), guarded.connect("sink", certificate="expired") as sock:
+        sock.recv(1)  # with TLS 1.3 the refusal comes after the handshake of the client
+    assert guarded.http("/api/v1/savepoint?name=audited", OPS, method="POST")[0] == 200
+
+    def lines() -> dict[tuple[str, str], float]:
+        found = {}
+        for line in guarded.http("/metrics", OPS)[1].decode().splitlines():
+            if line.startswith("aurorad_access_total{"):
+                labels, count = line.removeprefix("aurorad_access_total{").rsplit("} ", 1)
+                event, listener = (part.split('"')[1] for part in labels.split('",'))
+                found[event, listener] = float(count)
+        return found
+
+    wanted = {("login refused", listener) for listener in ("http", "spark", "stream trades", "output alerts")}
+    wanted |= {("login accepted", "stream trades"), ("request denied", "http"), ("handshake refused", "access.tls")}
+    wanted.add(("POST request", "http"))
+    wait_for(lambda: wanted <= lines().keys(), f"all of {wanted} are counted")
+    folder = guarded.daemon.log_path.parent
+    audit = [json.loads(line) for line in (folder / "audit.ndjson").read_text().splitlines()]
+    noted = {(entry["event"], entry["listener"]) for entry in audit}
+    assert {e for e in wanted if e[0] != "login accepted"} <= noted
+    assert {"peer", "at"} <= set.intersection(*(set(entry) for entry in audit))
 
 
 def test_a_changed_certificate_is_read_again(guarded: Guarded) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from aurorad_client import Reader, Sender
+from aurorad_client import Reader, RefusedError, Sender
 
 from engine.daemon.daemon import Daemon
+from engine.daemon.durable.outbox import NAMES_AT_MOST
 from engine.daemon.durable.records import OUTPUT
 from engine.run.network_file import read_network
 from storage.files import RealFiles, StorageError
@@ -25,7 +30,7 @@ CYCLES = int(os.environ.get("AURORAD_KILLS", "2"))
 
 NETWORK = """
 engine: {{data_dir: {data}, checkpoint: 1h}}
-http: {{listen: off}}
+http: {{listen: "{http}"}}
 streams:
   t: {{schema: {{ts: timestamp, v: bigint}}, time: ts, source: {{tcp: 127.0.0.1:0, timestamps: s}}}}
 boxes:
@@ -36,9 +41,9 @@ outputs:
 
 
 @contextmanager
-def daemon_on(data: Path, *, crash: bool = False) -> Iterator[Daemon]:
+def daemon_on(data: Path, *, crash: bool = False, http: str = "off") -> Iterator[Daemon]:
     """Run a daemon in this process. ``crash``: it ends without a checkpoint, as after a kill."""
-    daemon = Daemon(read_network(NETWORK.format(data=data), {}))
+    daemon = Daemon(read_network(NETWORK.format(data=data, http=http), {}))
     daemon.start()
     try:
         yield daemon
@@ -132,7 +137,7 @@ def test_a_torn_tail_is_cut_and_counted_and_a_bad_checkpoint_passed_over(tmp_pat
 
 def test_a_second_daemon_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with daemon_on(tmp_path / "data"):
-        second = Daemon(read_network(NETWORK.format(data=tmp_path / "data"), {}))
+        second = Daemon(read_network(NETWORK.format(data=tmp_path / "data", http="off"), {}))
         with pytest.raises(StorageError, match="another process uses this data_dir"):
             second.start()
 
@@ -184,6 +189,27 @@ def test_a_full_disk_refuses_with_a_reason_delivers_on_and_recovers_by_itself(sm
         reader.close()
 
 
+def test_ready_says_that_the_disk_is_full_also_when_nothing_arrives(small_disk: Path) -> None:
+    def answer() -> tuple[int, dict[str, Any]]:
+        assert daemon.http is not None
+        try:
+            with urllib.request.urlopen(f"{daemon.http.url}/ready", timeout=10) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    with daemon_on(small_disk / "data", http="127.0.0.1:0") as daemon:
+        assert answer() == (200, {"status": "ready", "checks": dict.fromkeys(answer()[1]["checks"], "ok")})
+        ballast = fill(small_disk)
+        wait_for(lambda: answer()[0] == 503, "it is not ready")
+        _, said = answer()
+        assert "disk" in said["why"] and "full" in said["checks"]["disk"]
+        assert {check for check, why in said["checks"].items() if why != "ok"} == {"disk"}
+        assert daemon.readings().readiness.checks["disk"], "and so does the metric"
+        ballast.unlink()
+        wait_for(lambda: answer()[0] == 200, "it is ready again by itself")
+
+
 def test_a_client_that_connects_while_the_disk_is_full_gets_its_welcome(tmp_path: Path) -> None:
     """The server stops reading then; it must still read a hello, or the client waits until its time-out."""
     with daemon_on(tmp_path / "data") as daemon:
@@ -193,6 +219,23 @@ def test_a_client_that_connects_while_the_disk_is_full_gets_its_welcome(tmp_path
         committer.refusal = "the disk is full"
         with Sender("127.0.0.1", ports(daemon)[0], "x", epoch=1, timeout_s=5.0) as sender:
             assert sender.resumed_at == 0
+
+
+def test_one_named_reader_too_many_is_refused_and_a_dropped_one_makes_room(tmp_path: Path) -> None:
+    """Every name keeps the log for its reader: a stranger that invents names must not fill the disk."""
+    with daemon_on(tmp_path / "data") as daemon:
+        assert daemon.keeper is not None
+        outbox, sink = daemon.keeper.outboxes[0], ports(daemon)[1]
+        for number in range(NAMES_AT_MOST):
+            outbox.subscribe(f"r{number}", None)
+        with pytest.raises(RefusedError, match=f"{NAMES_AT_MOST:,} named readers"):
+            Reader("127.0.0.1", sink, "one-more", after=0, timeout_s=20)
+        Reader("127.0.0.1", sink, "r7", after=0, timeout_s=20).close()
+        with Reader("127.0.0.1", sink, "r8", after=0, timeout_s=20) as reader:
+            reader.forget()
+        wait_for(lambda: "r8" not in outbox.names, "the name is given up")
+        Reader("127.0.0.1", sink, "one-more", after=0, timeout_s=20).close()
+        assert len(outbox.names) == NAMES_AT_MOST
 
 
 def forget_outputs(data: Path) -> None:

@@ -33,7 +33,8 @@ def run(name: str, seconds: float, seed: int) -> tuple[int, list[str]]:
     said = done.stdout + done.stderr
     count = [int(found) for found in _DONE.findall(said) or _AT.findall(said)]
     if done.returncode or not count:
-        return max(count, default=0), [f"seed {seed}: {said[-3_000:].decode('utf-8', 'replace')}"]
+        told = (done.stdout[-2_500:] + done.stderr[-500:]).decode("utf-8", "replace")
+        return max(count, default=0), [f"seed {seed}, exit {done.returncode}: {told}"]
     return max(count), []
 
 

@@ -20,11 +20,24 @@ from engine.daemon.daemon import Daemon
 from engine.run.network_file import read_network
 from router.spark.wire.aurorad_wire import Connection, WireError, read_batches, send_batches
 from storage.train import Train
+from tests.e2e.certificates import Authority
 from tests.e2e.daemon import wait_for
 
 pytest.importorskip("pyspark")
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+TOKEN = "spark-token-" * 4
+
+
+def guard(folder: Path) -> tuple[str, str]:
+    """Return an ``access`` section with TLS and a user for Spark, and the file of the authority to trust."""
+    authority = Authority(folder)
+    authority.issue("server")
+    tls = f"{{cert_file: {authority.crt('server')}, key_file: {authority.key('server')}}}"
+    user = f"{{token: {TOKEN}, publish: [doubled], subscribe: [numbers], names: [query, batch]}}"
+    return f"access: {{tls: {tls}, users: {{spark: {user}}}}}\n", authority.crt("ca")
 
 
 def network(data_dir: Path | None) -> str:
@@ -43,8 +56,8 @@ outputs:
 
 
 @contextmanager
-def running(data_dir: Path | None) -> Iterator[tuple[Daemon, list[tuple[int, int]]]]:
-    daemon = Daemon(read_network(network(data_dir), {}))
+def running(data_dir: Path | None, access: str = "") -> Iterator[tuple[Daemon, list[tuple[int, int]]]]:
+    daemon = Daemon(read_network(access + network(data_dir), {}))
     seen: list[tuple[int, int]] = []
     daemon.subscribe("out", lambda train: seen.extend(train.to_rows()))
     daemon.start()
@@ -65,9 +78,10 @@ def feed(daemon: Daemon, start: int, rows: int) -> None:
 class Query:
     """``query.py`` as a process of its own, with its JVM in its group."""
 
-    def __init__(self, address: str, checkpoint: Path) -> None:
+    def __init__(self, address: str, checkpoint: Path, *login: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.query", address, str(checkpoint)], cwd=ROOT, start_new_session=True,
+            [sys.executable, "-m", "tests.spark.query", address, str(checkpoint), *login], cwd=ROOT,
+            start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -91,11 +105,16 @@ class Query:
 
 
 @pytest.mark.timeout(500)  # two starts of Spark on a machine that others use
-def test_a_streaming_query_killed_and_restarted_is_exact(tmp_path: Path) -> None:
-    with running(tmp_path / "data") as (daemon, seen):
-        address = daemon.spark.port.address
+def test_a_streaming_query_over_tls_killed_and_restarted_is_exact(tmp_path: Path) -> None:
+    """With a token, over TLS: the driver and the executors log in with the rights of a user."""
+    access, cacert = guard(tmp_path / "certificates")
+    with running(tmp_path / "data", access) as (daemon, seen):
+        address = f"tls://{daemon.spark.port.address}"
+        with pytest.raises(WireError, match="access denied"), Connection(address, TOKEN[1:], cacert) as stranger:
+            stranger.ask("offsets", output="numbers", reader="query")
         for reader in ("query", "batch"):
-            ask(address, "offsets", output="numbers", reader=reader)  # from here on it is kept for them
+            with Connection(address, TOKEN, cacert) as connection:
+                connection.ask("offsets", output="numbers", reader=reader)  # from here on it is kept for them
         sent = 0
         stop = threading.Event()
 
@@ -107,7 +126,7 @@ def test_a_streaming_query_killed_and_restarted_is_exact(tmp_path: Path) -> None
 
         feeder = threading.Thread(target=keep_feeding)
         feeder.start()
-        query = Query(address, tmp_path / "checkpoint")
+        query = Query(address, tmp_path / "checkpoint", TOKEN, cacert)
         try:
             query.wait_running()
             wait_for(lambda: len(seen) > 1_000, "rows have come back", 200)
@@ -117,7 +136,7 @@ def test_a_streaming_query_killed_and_restarted_is_exact(tmp_path: Path) -> None
             stop.set()
             feeder.join()
         assert len(seen) < sent, "there is something left for the second run"
-        query = Query(address, tmp_path / "checkpoint")
+        query = Query(address, tmp_path / "checkpoint", TOKEN, cacert)
         query.wait_running()
         assert query.finish() == 0
         assert daemon.engine.drain(30)

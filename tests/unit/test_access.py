@@ -68,6 +68,8 @@ def test_rows_without_a_login_and_lines_without_an_end_are_no_login() -> None:
     assert framer.receive(b"AUTH " + b"x" * (LINE_BYTES - 10)) is None
     assert framer.receive(b"x" * 20) == LoginAttempt(None, b"")
     assert LoginFramer().receive(b"AUTH x", at_end=True) == LoginAttempt(None, b"")
+    long = b'{"_hello":{"auth":"Bearer ' + b"x" * LINE_BYTES + b'"}}\n'
+    assert LoginFramer().receive(long) == LoginAttempt(None, b""), "as if it came in pieces"
 
 
 @pytest.mark.parametrize(

@@ -54,3 +54,11 @@ def test_a_line_has_an_end(size: int, step: int) -> None:
 def test_what_is_no_batch_is_refused(text: bytes) -> None:
     with pytest.raises(SessionError):
         said([HELLO, text])
+
+
+def test_a_header_claims_no_more_tuples_than_its_bytes_can_hold() -> None:
+    """The claim is counted when the batch is refused. One of 2^62 tuples made the counters overflow."""
+    framer = SourceFramer(1_000)
+    list(framer.receive(b'{"_hello":{"source":"a","epoch":1}}\n'))
+    with pytest.raises(SessionError, match="tuples must be a whole number from 0 to 6,000"):
+        list(framer.receive(b'{"_batch":1,"tuples":4611686018427387904,"bytes":5}\nabcde'))
