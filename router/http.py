@@ -21,7 +21,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from catalog.config.words import did_you_mean
@@ -50,6 +49,7 @@ from router.http_operations import (
     TAP_PLACES,
     TAP_WHERE,
     HttpOperation,
+    route_of,
 )
 from router.openapi import document
 from router.tap import KeepRows, Tap, TapSource, Unregister
@@ -102,15 +102,15 @@ class HttpApp:
 
     def __init__(self, queries: HttpQueries) -> None:
         handlers = self._handlers = _Handlers(queries)
-        routes = [_route(operation, handlers) for operation in OPERATIONS]
+        routes = [route_of(operation, handlers) for operation in OPERATIONS]
         operations: tuple[HttpOperation, ...] = OPERATIONS
         if queries.change is not None:
             changes = ChangeHandlers(queries.change)
-            routes += [_route(operation, changes) for operation in CHANGE_OPERATIONS]
+            routes += [route_of(operation, changes) for operation in CHANGE_OPERATIONS]
             operations += CHANGE_OPERATIONS
         self._console = None if queries.console is None else ConsoleHandlers(queries.console)
         if self._console is not None:
-            routes += [_route(operation, self._console) for operation in CONSOLE_OPERATIONS]
+            routes += self._console.routes()
             operations += CONSOLE_OPERATIONS
         handlers.document = document(operations, queries.version)
         self._paths = [route.path for route in routes]
@@ -139,10 +139,6 @@ class HttpApp:
 
 def make_app(queries: HttpQueries) -> HttpApp:
     return HttpApp(queries)
-
-
-def _route(operation: HttpOperation, handlers: object) -> Route:
-    return Route(operation.path, getattr(handlers, operation.handler), methods=[operation.method])
 
 
 def _refuse_plainly(_: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from starlette.requests import Request
+from starlette.routing import Route
 
 from router import http_schemas as schemas
 from router.http_answers import RequestError
@@ -139,6 +140,10 @@ class HttpOperation(NamedTuple):
     media_type: str = "application/json"
     body: str = ""  # what the body is, for operations that have one
     body_type: str = "application/yaml"
+
+
+def route_of(operation: HttpOperation, handlers: object) -> Route:
+    return Route(operation.path, getattr(handlers, operation.handler), methods=[operation.method])
 
 
 COMMON: Mapping[int, str] = {

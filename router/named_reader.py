@@ -24,6 +24,9 @@ from router.codecs.base import Encoder
 log = logging.getLogger("aurorad.router")
 
 READ_BYTES = 512 * 1024
+FIRST_READ_BYTES = 16 * 1024
+"""All readers share one history thread. A reader's first read is short, and each one after it twice as long: peers that
+connect, ask for everything and go must not keep the others waiting."""
 
 
 class NamedReader:
@@ -47,6 +50,7 @@ class NamedReader:
         self._loop = loop
         self._executor = executor
         self._is_reading = False
+        self._read_bytes = FIRST_READ_BYTES
         self._is_welcomed = False
         self._closed = False
         self._start = self._sent_up_to = 0  # numbers of tuples: the one before the first sent, and the last sent
@@ -106,7 +110,9 @@ class NamedReader:
         """Return blocks to send, their last tuple's number, and how many tuples are missing. On the history thread."""
         out: list[bytes] = []
         missed = 0
-        for piece in self._history.read(self.name, after, READ_BYTES):
+        if self._closed or self.transport.is_closing():  # since the read was asked for
+            return out, after, missed
+        for piece in self._history.read(self.name, after, self._read_bytes):
             if piece.first > after + 1:
                 out.append(encode_line(_gap={"from": after + 1, "to": piece.first - 1}))
                 missed += piece.first - 1 - after
@@ -139,6 +145,7 @@ class NamedReader:
             self.transport.writelines(blocks)
             self._sent_up_to = after
             self._missed += missed
+            self._read_bytes = min(2 * self._read_bytes, READ_BYTES)
             if blocks:
                 self.pump()
 

@@ -11,6 +11,7 @@ import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from catalog.errors import AuroraError, NetworkError
 from router.console.files import PageFiles
@@ -18,6 +19,7 @@ from router.console.live import LivePages
 from router.console.past import Past
 from router.http_answers import RequestError, json_answer, read_body
 from router.http_change import problems_json
+from router.http_operations import CONSOLE_OPERATIONS, route_of
 
 MAX_BODY_BYTES = 1024**2
 AT_ONCE = 2  # forecasts and trials; each is a process
@@ -49,6 +51,9 @@ class ConsoleHandlers:
         self._busy = 0
         # The names of ``CONSOLE_OPERATIONS`` (``router/http_operations.py``), as are the methods below.
         self.page, self.page_file, self.live = self._files.page, self._files.file, self._live.answer
+
+    def routes(self) -> list[Route]:
+        return [route_of(operation, self) for operation in CONSOLE_OPERATIONS]
 
     def open(self) -> None:
         """Begin to record the past. On the loop's thread."""

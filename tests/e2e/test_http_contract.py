@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from router.http import HttpApp
-from router.http_operations import CHANGE_OPERATIONS, CONSOLE_OPERATIONS, OPERATIONS
+from router.http_operations import CHANGE_OPERATIONS, OPERATIONS
 from tests.e2e.daemon import RunningDaemon, connect, free_ports, lines, running, send, wait_for
 
 NETWORK = """
