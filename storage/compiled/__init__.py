@@ -13,8 +13,8 @@ Rules:
 
 - Nothing waits for the compiler. A kernel runs its twin until its loop is compiled, which its five hundredth call asks
   for. So a network compiles only what it uses, and a short run nothing. A second start finds the machine code on disk.
-- numba is optional (``pip install 'aurorad[fast]'``). It takes 208 MB of disk, 90 MB of memory and 0.4 s to import,
-  which is as much as the whole daemon: a network of filters should not pay that. Without it every answer is the same.
+- numba is optional (``pip install 'aurorad[fast]'``). It takes 208 MB of disk, 110 MB of memory and up to 0.4 s to
+  import: a network of filters should not pay that. Without it every answer is the same.
 - A loop that does not compile, or meets a type that it was not compiled for, is reported once, and its twin runs on.
 - numba, because its source is Python and a user's machine needs no compiler. Refused: Cython and cffi (wheels for each
   platform, a compiler to build them), numexpr (no hash, no groups).

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.operators.compiled import folding
 from engine.operators.compiled.hashing import WIDEST
+from engine.operators.compiled.searching import KEY_BOUNDS
 from engine.operators.state.distinct import DISTINCT
 from engine.operators.state.hash_index import FIND, INSERT, HashIndex
 from storage.compiled.compiler import compile_now, is_available
@@ -160,6 +161,26 @@ def test_the_hash_index(width: int, data: st.DataObject) -> None:
 def _choose(kernel: Any, compiled: bool) -> None:
     if isinstance(kernel, Kernel):
         kernel.choose(compiled=compiled)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30)), max_size=60),
+    needles=st.lists(st.tuples(st.integers(0, 6), st.integers(-2, 33)), min_size=1, max_size=40),
+    is_right=st.booleans(),
+)
+def test_key_bounds(rows: list[tuple[int, int]], needles: list[tuple[int, int]], is_right: bool) -> None:
+    """Where a key reaches a time, for needles in order of key and within a key of time."""
+    rows.sort(key=lambda row: row[1])
+    needles.sort(key=lambda needle: needle[1])
+    times = np.array([t for _, t in rows], np.int64)
+    bits = times.shape[0].bit_length()
+    places = np.sort(np.array([(key << bits) | i for i, (key, _) in enumerate(rows)], np.int64))
+    order = sorted(range(len(needles)), key=lambda i: (needles[i][0], i))
+    keys = np.array([needles[i][0] for i in order], np.int64)
+    limit = np.array([t for _, t in needles], np.int64)
+    out = np.empty(len(order), np.int64)
+    twin, loop = both(KEY_BOUNDS, places, bits, times, keys, np.array(order, np.int64), limit, is_right, out)
+    assert twin == loop
 
 
 # -- which of the two runs ---------------------------------------------------------------------------------------------

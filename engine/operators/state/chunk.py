@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from engine.operators.compiled.searching import KEY_BOUNDS
 from engine.operators.state.columns import Numbers, fitted
 from storage.train import Mask
 
@@ -70,7 +71,7 @@ class Chunk:
             order = np.argsort(times, kind="stable")
             times, rows = times.take(order), rows.take(order)
             keys = keys.take(order) if keys.shape[0] else keys
-        self.times = times
+        self.times = times if times.flags.carray else times.copy()
         self.rows = rows
         self.keys = keys  # empty where rows have none
         self.start = 0
@@ -150,9 +151,12 @@ class Chunk:
         return self._starts.take(np.clip(inside, 0, end)), self._starts.take(np.clip(inside + 1, 0, end))
 
     def bounds(self, keys: Numbers, at: Numbers, limit: Numbers, side: Literal["left", "right"]) -> Numbers:
-        """For each (key, time ``limit[at]``), return the position in ``places`` of that time. ``limit`` ascends."""
-        edge = np.searchsorted(self.times, limit, side).take(at)
-        place: Numbers = np.searchsorted(self.places, (keys << self.bits) | edge)
+        """For each (key, time ``limit[at]``), return the position in ``places`` of that time.
+
+        ``limit`` ascends, ``keys`` ascend, and so does ``at`` within a key.
+        """
+        place = np.empty(keys.shape[0], np.int64)
+        KEY_BOUNDS.run(self.places, self.bits, self.times, keys, at, limit, side == "right", place)
         return place
 
     def rows_at(self, places: Numbers) -> tuple[Numbers, Numbers]:
