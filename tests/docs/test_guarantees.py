@@ -8,7 +8,7 @@ from tests.crash.plants import PLANTS
 from tests.docs.fences import ROOT
 
 TEXT = (ROOT / "GUARANTEES.md").read_text(encoding="utf-8")
-FOLDERS = "unit|property|golden|e2e|spark|crash|sim"
+FOLDERS = "unit|property|golden|e2e|spark|crash|sim|tidy"
 
 
 def test_the_tests_that_it_names_exist() -> None:

@@ -95,7 +95,7 @@ class Query:
         self._close()
 
     def finish(self) -> int:
-        self.process.communicate(b"finish\n", timeout=120)
+        self.process.communicate(b"finish\n", timeout=300)
         return self.process.returncode
 
     def _close(self) -> None:
@@ -104,7 +104,7 @@ class Query:
             stream.close()
 
 
-@pytest.mark.timeout(500)  # two starts of Spark on a machine that others use
+@pytest.mark.timeout(800)  # two starts of Spark on a machine that others use
 def test_a_streaming_query_over_tls_killed_and_restarted_is_exact(tmp_path: Path) -> None:
     """With a token, over TLS: the driver and the executors log in with the rights of a user."""
     access, cacert = guard(tmp_path / "certificates")
