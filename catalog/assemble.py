@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from catalog.config.boxes import BoxDraft
 from catalog.config.document import Document
 from catalog.config.models import NetworkFile, OutputModel
 from catalog.errors import Problem
-from catalog.network import Arc, BoxNode, Network, Output, PortRef, Stream
+from catalog.network import Arc, BoxNode, KeptPlace, Network, Output, PortRef, Stream
 from catalog.qos import QoS
 from catalog.schema import Schema
 
@@ -87,22 +87,51 @@ def assemble(
         )
         for i, b in enumerate(bound)
     )
+    kept = _kept(file, schemas, times, streams, bound)
     return Network(
         streams=tuple(
             Stream(i, n, schemas[n, 0], out(PortRef(stream=i)), s.time, s.slack_ns, s.overload, s.source, s)
             for i, (n, s) in enumerate(file.streams.items())
         ),
         boxes=nodes,
-        arcs=_timed(arcs, nodes),
+        arcs=_timed(arcs, nodes, {place.source.box for place in kept}),
         outputs=tuple(
-            Output(i, o.name, o.schema, len(arcs) - len(outputs) + i, o.qos, o.model.sink)
+            Output(i, o.name, o.schema, len(arcs) - len(outputs) + i, o.qos, o.model.sink, o.model.start)
             for i, o in enumerate(outputs)
         ),
         config=file,
         version=version,
         declared=declared or {},
         drafts=drafts or {},
+        kept=kept,
     )
+
+
+def _kept(
+    file: NetworkFile,
+    schemas: Mapping[tuple[str, int], Schema],
+    times: Mapping[tuple[str, int], str | None],
+    streams: Mapping[str, int],
+    bound: Sequence[BoundBox],
+) -> tuple[KeptPlace, ...]:
+    """Return the places that keep their history: streams first, then the ports of boxes."""
+    found = [
+        KeptPlace(
+            n, PortRef(stream=streams[n]), schemas[n, 0], times[n, 0], s.slack_ns, s.keep.for_ns, s.keep.size_bytes
+        )
+        for n, s in file.streams.items()
+        if s.keep is not None
+    ]
+    for box, b in enumerate(bound):
+        keep, name = b.draft.entry.keep, b.draft.name
+        for number, port in enumerate(b.draft.ports):
+            is_meant = keep is not None and (port in keep.ports if keep.ports else not port or "" not in b.draft.ports)
+            if keep is not None and is_meant:
+                place = f"{name}.{port}" if port else name
+                time = times[name, number] or None  # a box may have dropped the field of event time
+                ref = PortRef(box=box, port=number)
+                found.append(KeptPlace(place, ref, schemas[name, number], time, 0, keep.for_ns, keep.size_bytes))
+    return tuple(found)
 
 
 def _arcs(
@@ -138,11 +167,12 @@ def _arcs(
     return arcs
 
 
-def _timed(arcs: Sequence[Arc], nodes: Sequence[BoxNode]) -> tuple[Arc, ...]:
-    """Mark the timed arcs: those with a box that needs event time anywhere behind them."""
+def _timed(arcs: Sequence[Arc], nodes: Sequence[BoxNode], kept: Container[int | None]) -> tuple[Arc, ...]:
+    """Mark the timed arcs: those with a box that needs event time anywhere behind them, or one that keeps its tuples
+    for queries that may need it."""
     timed = [False] * len(arcs)
     for node in reversed(nodes):
-        needs = node.box.needs_time or any(timed[a] for port in node.out_arcs for a in port)
+        needs = node.box.needs_time or node.number in kept or any(timed[a] for port in node.out_arcs for a in port)
         for a in node.in_arcs:
             timed[a] = needs
     return tuple(replace(arc, timed=True) if timed[arc.number] else arc for arc in arcs)
@@ -158,6 +188,8 @@ def find_dead_ends(network: Network, document: Document) -> list[Problem]:
             found.append(document.problem(path, f"nothing reads the stream '{stream.name}'", at_key=True, warning=True))
     for node in network.boxes:
         path = ("boxes", node.name)
+        if getattr(node.box, "is_asked", False):
+            continue
         if not network.box_outputs[node.number]:
             message = f"the box '{node.name}' leads to no output"
             found.append(document.problem(path, message, at_key=True, warning=True))

@@ -36,6 +36,7 @@ from catalog.config.checks import (
 )
 from catalog.config.document import Path
 from catalog.config.file_checks import check_files
+from catalog.config.history_checks import check_keep, check_kept_ports
 from catalog.config.order import find_cycles, topological
 from catalog.config.overrides import Overrides
 from catalog.config.read import Config, read_config
@@ -47,6 +48,7 @@ from catalog.qos import QoS
 from catalog.reuse import BindArguments, BoundBoxes
 from catalog.schema import Schema
 from catalog.share import Sharing
+from catalog.start import NoHistoryError, start_arcs
 
 CheckPredicate = Callable[[str, Schema], Any]
 """Check that the text is a boolean expression over the schema. Raises ExpressionError."""
@@ -135,6 +137,7 @@ class _Builder:
             check_stop,
             check_files,
             check_python_path,
+            check_keep,
         ):
             self.problems += check(self.config)
         self.problems += check_policy(self.config, policies)
@@ -145,6 +148,7 @@ class _Builder:
             self.schemas[name, 0], self.times[name, 0] = schema, usable_time(stream, schema)
         self.draft_all()
         origins = {name: [self.resolve(*i) for i in draft.inputs] for name, draft in self.drafts.items()}
+        self.sharing.keep_apart(self.starting_boxes(origins))
         order = self.sort(origins)
         bound = [b for name in order if (b := self.bind(self.drafts[name], origins[name])) is not None]
         outputs = [o for name in self.file.outputs if (o := self.output(name)) is not None]
@@ -158,6 +162,7 @@ class _Builder:
             self.drawn,
         )  # fmt: skip
         self.check_fit(network, policy_fits)
+        self.check_starts(network)
         warnings += find_dead_ends(network, self.document)
         for path, message, hint in warn(network) if warn is not None else ():
             warnings.append(self.document.problem(path, message, hint, warning=True))
@@ -169,6 +174,30 @@ class _Builder:
         if lacking:
             path = ("scheduler", "policy")
             found = [self.document.problem(path, message, hint) for message, hint in lacking]
+            raise NetworkError(found, self.document.source, self.document.text)
+
+    def starting_boxes(self, origins: Mapping[str, list[InputSource | None]]) -> set[str]:
+        """Return the boxes through which a query that starts in the past reads history."""
+        ahead = [o.from_.partition(".")[0] for o in self.file.outputs.values() if o.start and o.start.rule != "now"]
+        found: set[str] = set()
+        while ahead:
+            name = ahead.pop()
+            if name in origins and name not in found and self.drafts[name].entry.keep is None:
+                found.add(name)
+                ahead += [origin.name for origin in origins[name] if origin is not None]
+        return found
+
+    def check_starts(self, network: Network) -> None:
+        """Refuse an output that starts in the past where no history is kept."""
+        found: list[Problem] = []
+        for output in network.outputs:
+            if output.start is not None and output.start.rule != "now":
+                try:
+                    start_arcs(network, output)
+                except NoHistoryError as error:
+                    path = ("outputs", output.name, "start")
+                    found.append(self.document.problem(path, f"no history to start from: {error}", error.hint))
+        if found:
             raise NetworkError(found, self.document.source, self.document.text)
 
     def draft_all(self) -> None:
@@ -184,6 +213,8 @@ class _Builder:
                 known = (data[name], draft)
             if draft is not None and draft.parameters is not None and not hasattr(draft.parameters, "modules"):
                 self.drawn[name] = known
+            if draft is not None:
+                self.problems += check_kept_ports(draft, self.document)
             if draft is None:
                 self.config.broken.add(name)
             elif name not in self.file.streams:

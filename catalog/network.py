@@ -88,6 +88,19 @@ class PortRef:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptPlace:
+    """A connection point: a stream, or a port of a box, whose tuples are kept as history."""
+
+    name: str  # "trades", "vwap", "split.nyse"
+    source: PortRef
+    schema: Schema
+    time_field: str | None  # None: the time of arrival
+    slack_ns: int  # of the stream; 0 for a box
+    for_ns: int | None  # older tuples may go
+    size_bytes: int  # the oldest go when there are more bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Arc:
     """An arrow. An arc to a box is a queue. An arc to an output is direct: the router delivers, nothing waits."""
 
@@ -134,6 +147,7 @@ class Output:
     arc: int
     qos: QoS
     sink: Any  # the sink's model, None for an output that only code reads
+    start: Any = None  # catalog.config.history.StartPoint: where in the history of its inputs it starts; None: now
 
 
 @dataclass(frozen=True)
@@ -150,6 +164,7 @@ class Network:
     warnings: tuple[Any, ...] = field(default=(), compare=False)
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     drafts: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)  # for the next network's builder
+    kept: tuple[KeptPlace, ...] = ()
 
     def stream(self, name: str) -> Stream:
         return self._streams[name]
@@ -205,6 +220,11 @@ class Network:
                     elif arc.box is not None:
                         reach[node.number] |= reach[arc.box]
         return tuple(tuple(sorted(r)) for r in reach)
+
+    @cached_property
+    def kept_sources(self) -> frozenset[PortRef]:
+        """Where history is kept."""
+        return frozenset(place.source for place in self.kept)
 
     @cached_property
     def _streams(self) -> dict[str, Stream]:

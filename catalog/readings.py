@@ -233,6 +233,24 @@ class EngineReading(NamedTuple):
     draining: bool = False
 
 
+class HistoryReading(NamedTuple):
+    """The history of a connection point (``storage/history``)."""
+
+    name: str
+    oldest: int  # the number of the first tuple that is kept; above ``newest`` when there is none
+    newest: int
+    from_ns: int  # the time of the oldest and of the newest tuple, 0 when there is none
+    to_ns: int
+    segments: int
+    nbytes: int  # on disk
+    tail_tuples: int  # in memory only
+    tail_bytes: int
+    written_bytes: int
+    merged: int  # segments
+    lost: int  # tuples that the disk did not take
+    trouble: str
+
+
 class ReadinessReading(NamedTuple):
     """Whether the daemon is ready, check by check (``engine/daemon/readiness.py``), and what the checks look at."""
 
@@ -378,6 +396,7 @@ class Readings(NamedTuple):
     readiness: ReadinessReading = ReadinessReading()
     billing: BillingReading = BillingReading()  # the monitor fills it in
     access: Sequence[AccessCount] = ()
+    history: Sequence[HistoryReading] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists, numbers and strings."""

@@ -8,7 +8,8 @@ the outputs behind it would miss these tuples or see them twice. So two boxes th
 under whatever names. A box that is new to the network joins the one that runs, state and all.
 
 Not shared: boxes whose class says no (``may_share``), such as ``python`` with code that is not declared pure, and boxes
-whose declared cost or selectivity differs.
+whose declared cost or selectivity differs; boxes that keep history, which is theirs by name; and boxes of a query that
+starts in the past, through which old tuples go that no other query may see.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Sharing:
 
     def __init__(self, is_on: bool, before: Network | None, names: Collection[str]) -> None:
         self._is_on = is_on
+        self._apart: set[str] = set()
         self._before = before
         self._of_name: dict[str, SharedBox] = {}
         self._by_key: dict[_Key, list[SharedBox]] = {}
@@ -60,6 +62,10 @@ class Sharing:
         """Return the origin under the name of the box that stands for it."""
         shared = None if origin.is_stream else self._of_name.get(origin.name)
         return origin if shared is None or shared.name == origin.name else replace(origin, name=shared.name)
+
+    def keep_apart(self, names: Collection[str]) -> None:
+        """Let these boxes join no other. Before the first box is bound."""
+        self._apart.update(names)
 
     def find(self, draft: BoxDraft, origins: Sequence[InputSource]) -> SharedBox | None:
         """Return the box that this one is equal to and may join; it then has this name too."""
@@ -85,6 +91,8 @@ class Sharing:
         return tuple(self._of_name[name].also)
 
     def _may_share(self, draft: BoxDraft) -> bool:
+        if draft.name in self._apart or draft.entry.keep is not None:
+            return False
         return self._is_on and draft.cls.may_share(draft.parameters)
 
     def _running(self, draft: BoxDraft, origins: Sequence[InputSource]) -> int | None:

@@ -20,6 +20,7 @@ from catalog.readings import (
     TRAIN_BOUNDS,
     ArcReading,
     BoxReading,
+    HistoryReading,
     OutputReading,
     OverloadReading,
     Readings,
@@ -54,6 +55,7 @@ class EngineCollector(Collector):
         yield from _scheduler(r)
         yield from _engine(r)
         yield from _readiness(r)
+        yield from _history(r.history)
         yield from _overload(r.overload)
         yield _gauge("resource_load_ratio", "Work demanded over capacity, by resource.", ["resource"],
                      (([x.name], x.load_ratio) for x in r.resources))  # fmt: skip
@@ -203,6 +205,28 @@ def _readiness(r: Readings) -> Iterator[Metric]:
         (([str(w.number)], w.replaced) for w in r.workers),
     )  # fmt: skip
     yield _gauge("log_pending_bytes", "Bytes that wait to be written to the log.", [], [([], ready.log_pending_bytes)])
+
+
+def _history(places: Sequence[HistoryReading]) -> Iterator[Metric]:
+    label = ["place"]
+    yield _gauge("history_bytes", "Bytes of history on disk.", label, (([h.name], h.nbytes) for h in places))
+    yield _gauge(
+        "history_tuples", "Tuples of history, on disk and in memory.", label,
+        (([h.name], h.newest - h.oldest + 1) for h in places),
+    )  # fmt: skip
+    yield _gauge("history_segments", "Files of history.", label, (([h.name], h.segments) for h in places))
+    yield _gauge(
+        "history_tail_bytes", "Bytes of history that are not in a file yet.", label,
+        (([h.name], h.tail_bytes) for h in places),
+    )  # fmt: skip
+    yield _counter(
+        "history_written_bytes", "Bytes of history written, without merging.", label,
+        (([h.name], h.written_bytes) for h in places),
+    )  # fmt: skip
+    yield _counter(
+        "history_lost_tuples", "Tuples that are missing in the history: the disk did not take them.", label,
+        (([h.name], h.lost) for h in places),
+    )  # fmt: skip
 
 
 def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:

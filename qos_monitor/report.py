@@ -44,6 +44,7 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
         "workers": _workers(readings, sample),
         "resources": [plain(r) for r in readings.resources],
         "readiness": plain(readings.readiness),
+        "history": plain(readings.history),
         "spark": plain(readings.spark),
         "bulk": [plain(b) for b in readings.bulk],
         "sinks": [plain(s) for s in readings.sinks],

@@ -38,6 +38,7 @@ from router.http_operations import (
     EXPLAIN_OUTPUT,
     EXPLAIN_WHERE,
     FOLLOW,
+    HISTORY_OPERATIONS,
     LIMIT,
     NAME,
     NAME_AT,
@@ -48,10 +49,13 @@ from router.http_operations import (
     TAP_LIMIT,
     TAP_PLACES,
     TAP_WHERE,
+    VIEW_OPERATIONS,
     HttpOperation,
     route_of,
 )
 from router.openapi import document
+from router.http_history import HistoryHandlers, HistoryQueries
+from router.http_views import ViewHandlers, ViewQueries
 from router.tap import KeepRows, Tap, TapSource, Unregister
 
 MAX_TAPS = 16
@@ -92,6 +96,8 @@ class HttpQueries:
     drops: Callable[[int], Mapping[str, Any]]  # a limit in; the shed plans and what each dropped out
     tap_filter: Callable[[TapPlace, str], KeepRows] | None = None  # a place and an expression in; raises AuroraError
     change: ChangeDoor | None = None  # None: the network cannot be changed
+    history: HistoryQueries | None = None
+    views: ViewQueries | None = None
     admin: AdminQueries | None = None
     console: ConsoleQueries | None = None  # None: there is no page
     version: str = ""
@@ -112,6 +118,14 @@ class HttpApp:
         if self._console is not None:
             routes += self._console.routes()
             operations += CONSOLE_OPERATIONS
+        if queries.history is not None:
+            history = HistoryHandlers(queries.history, _check_tap)
+            routes += [route_of(operation, history) for operation in HISTORY_OPERATIONS]
+            operations += HISTORY_OPERATIONS
+        if queries.views is not None:
+            views = ViewHandlers(queries.views, _check_tap)
+            routes += [route_of(operation, views) for operation in VIEW_OPERATIONS]
+            operations += VIEW_OPERATIONS
         handlers.document = document(operations, queries.version)
         self._paths = [route.path for route in routes]
         answers = {RequestError: _refuse, 404: self._not_found, HTTPException: _refuse_plainly}

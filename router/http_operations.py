@@ -122,6 +122,11 @@ NAME_AT = TextParameter("at", "the output of a reader, the stream of a source", 
 NAME = TextParameter("name", "the name", is_required=True)
 SAVEPOINT_NAME = TextParameter("name", "the name of the savepoint; without one it gets the time")
 PAST_AT = TextParameter("at", "a time in nanoseconds: the two records around it; without it the times of all", most=19)
+HISTORY_FROM = TextParameter("from", "where to begin: earliest, -1h, now, or a time such as 2026-01-01T12:00Z", most=40)
+HISTORY_FOLLOW = FlagParameter("follow", "go on with tuples that come later")
+VIEW_WHERE = TextParameter("where", "a condition in SQL over the fields of the view")
+VIEW_LIMIT = NumberParameter("limit", "at most so many rows, the newest", 1_000, 1, 1_000_000)
+QUERY_FROM = TextParameter("from", "where in the history of its inputs the query begins; empty: now", most=40)
 DRY_RUN = FlagParameter("dry_run", "only answer what the change would do")
 DROP_STATE = FlagParameter("drop_state", "let the change drop state of boxes")
 
@@ -196,12 +201,27 @@ CHANGE_OPERATIONS = (
                   "Every query: an output with the boxes that only it needs", "view", {200: schemas.QUERIES}),
     HttpOperation("POST", "/api/v1/queries", "post_query", "Add the boxes and outputs of a file", "change",
                   {200: schemas.OBJECT, 409: schemas.ERROR, 413: schemas.ERROR, 422: schemas.PROBLEMS},
-                  (DRY_RUN,), body="a network file with boxes and outputs"),
+                  (DRY_RUN, QUERY_FROM), body="a network file with boxes and outputs"),
     HttpOperation("GET", "/api/v1/queries/{name}", "get_query", "One query", "view",
                   {200: schemas.OBJECT, 404: schemas.ERROR}),
     HttpOperation("DELETE", "/api/v1/queries/{name}", "delete_query",
                   "Remove an output and the boxes that only it needs, with their state", "change",
                   {200: schemas.OBJECT, 404: schemas.ERROR, 409: schemas.ERROR, 422: schemas.PROBLEMS}, (DRY_RUN,)),
+)  # fmt: skip
+
+HISTORY_OPERATIONS = (
+    HttpOperation("GET", "/api/v1/history", "listed", "The connection points and the files of each", "view",
+                  {200: schemas.OBJECT}),
+    HttpOperation("GET", "/api/v1/history/{name}", "frames", "The history of a place, for `aurorad query run`", "tap",
+                  {200: schemas.TEXT, 404: schemas.ERROR}, (HISTORY_FROM, HISTORY_FOLLOW),
+                  media_type="application/octet-stream"),
+)  # fmt: skip
+
+VIEW_OPERATIONS = (
+    HttpOperation("GET", "/api/v1/views", "listed", "Every view, with its key and its fields", "view",
+                  {200: schemas.OBJECT}),
+    HttpOperation("GET", "/api/v1/views/{name}", "rows", "The rows of a view", "tap",
+                  {200: schemas.OBJECT, 404: schemas.ERROR}, (VIEW_WHERE, VIEW_LIMIT)),
 )  # fmt: skip
 
 _WORK = {200: schemas.OBJECT, 413: schemas.ERROR, 422: schemas.PROBLEMS}

@@ -1,6 +1,6 @@
 """Read one box of the file: its kind, its inputs and its parameters.
 
-``{filter: trades, where: "..."}``: the kind is the first key that is neither ``cost`` nor ``selectivity``. A kind
+``{filter: trades, where: "..."}``: the kind is the first key that is none of ``COMMON``. A kind
 further back is found too, since most authors do not expect the keys of a mapping to have an order. Two kinds in one box
 are refused, unless the second is a parameter of the first.
 """
@@ -18,7 +18,7 @@ from catalog.config.words import did_you_mean
 from catalog.errors import Problem
 from catalog.network import BoxProtocol, Kinds
 
-COMMON = ("cost", "selectivity")
+COMMON = ("cost", "selectivity", "keep")
 
 
 @dataclass

@@ -27,6 +27,7 @@ from pydantic import (
 
 from catalog.config.access import AccessSection, TlsSection, UserModel
 from catalog.config.files import FileSink, FileSource, StdinSource, StdoutSink
+from catalog.config.history import KeepModel, Start
 from catalog.config.qos import QoSModel
 from catalog.config.section import Format, NanForm, Section
 from catalog.config.units import (
@@ -335,6 +336,7 @@ class StreamModel(Section):
     idle_ns: Annotated[PositiveDuration | None, BeforeValidator(_off)] = Field(default=None, alias="idle")
     source: Source | None = None
     overload: Literal["shed", "block", "spill"] = "block"
+    keep: KeepModel | None = None
 
     @property
     def is_never_idle(self) -> bool:
@@ -358,12 +360,14 @@ class BoxEntry(BaseModel):
 
     cost_ns: Cost | None = Field(default=None, alias="cost")
     selectivity: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    keep: KeepModel | None = None
 
 
 class OutputModel(Section):
     from_: str = Field(alias="from", min_length=1)
     qos: QoSModel = QoSModel()
     sink: Sink | None = None
+    start: Start | None = None
 
 
 class NetworkFile(Section):
@@ -397,6 +401,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "HttpSection",
+    "KeepModel",
     "LimitsSection",
     "LogSection",
     "NetworkFile",

@@ -1,4 +1,4 @@
-"""``aurorad history``: write a made-up day of trades as Parquet files, input for ``configs/batch.yaml``."""
+"""``aurorad history``: the history that a daemon keeps, and a made-up day of trades for ``configs/batch.yaml``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,52 @@ from typing import Annotated
 
 import typer
 
+from engine.cli.remote import DEFAULT_URL, CacertOption, Remote, RemoteError, TokenFileOption, UrlOption, fail
+
+history = typer.Typer(
+    no_args_is_help=True,
+    help="""Show the history that a daemon keeps, or make up a day of trades.
+
+    \b
+      aurorad history list
+      aurorad history make data/history
+
+    Exit codes: 0 done, 1 no daemon answers, or the folder cannot be written.
+    """,
+)
+
 
 def register(app: typer.Typer) -> None:
-    app.command()(history)
+    app.add_typer(history, name="history")
 
 
-def history(
+@history.command("list")
+def list_places(
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenFileOption = None,
+    cacert: CacertOption = None,
+    files: Annotated[bool, typer.Option("--files", help="List the files of each place too.")] = False,
+) -> None:
+    """List the connection points: what each keeps, from when to when, and where its files are.
+
+    \b
+      aurorad history list
+      aurorad history list --files
+
+    Exit codes: 0 listed, 1 no daemon answers.
+    """
+    try:
+        answer = Remote(url, token_file, cacert).json("/api/v1/history", has="history")
+    except RemoteError as error:
+        fail(error)
+    from engine.cli.views.kept import history_lines
+
+    for line in history_lines(answer["history"], files):
+        typer.echo(line)
+
+
+@history.command("make")
+def make_day(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the files; made if it does not exist.")],
     day: Annotated[
         datetime,
@@ -30,8 +70,8 @@ def history(
     arguments make the same rows.
 
     \b
-      aurorad history data/history
-      aurorad history data/tuesday --day 2026-01-06
+      aurorad history make data/history
+      aurorad history make data/tuesday --day 2026-01-06
       AURORAD_IN=data/tuesday aurorad run configs/batch.yaml --once
 
     Exit codes: 0 written, 1 the folder cannot be written.

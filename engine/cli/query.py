@@ -9,6 +9,7 @@ from urllib.parse import quote
 import typer
 
 from engine.cli.apply import refuse
+from engine.cli.query_run import run
 from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
 
 Url = Annotated[str, typer.Option(envvar="AURORAD_URL", metavar="URL", help="The daemon's http.listen.")]
@@ -25,6 +26,7 @@ query = typer.Typer(
       aurorad query add alerts.yaml
       aurorad query list
       aurorad query remove alerts
+      aurorad query run '{filter: trades, where: "size > 1000"}' --from -1h
 
     Exit codes: 0 done, 1 refused: nothing has changed, 78 a bad file.
     """,
@@ -32,6 +34,7 @@ query = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
+    query.command("run")(run)
     app.add_typer(query, name="query")
 
 

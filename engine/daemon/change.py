@@ -202,6 +202,8 @@ def obstacle(network: Network) -> str:
     config = network.config
     if config.engine.data_dir is not None:
         return "the network has a data_dir"
+    if network.kept:
+        return "the network keeps history"
     if any(stream.overload == "spill" for stream in network.streams):
         return "a stream spills to disk"
     ends = [*(s.source for s in network.streams), *(o.sink for o in network.outputs)]

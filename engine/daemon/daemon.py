@@ -180,6 +180,7 @@ class Daemon:
             on_failure=self.fail,
             dead_letters=self.dead_letters,
             state_home=self._state_home,
+            points=None if self.keeper is None else self.keeper.history.points,
         )
 
     def _make_monitoring(self, ledger: Ledger | None) -> Monitoring:

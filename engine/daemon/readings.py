@@ -84,6 +84,7 @@ class DaemonReadings:
             resources=self._edge.resources(workers, overload.load_ratio),
             readiness=self._readiness.reading(),
             access=self._access.audit.counts(),
+            history=[] if self._keeper is None else self._keeper.history.readings(),
         )
 
     def _stream(self, number: int, now_ns: int) -> StreamReading:

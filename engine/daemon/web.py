@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from catalog.config.history import StartPoint
 from catalog.describe import TapPlace, tap_places
 from catalog.errors import AuroraError
 from catalog.network import Network
@@ -19,6 +20,7 @@ from engine.daemon.version import own_version
 from engine.run.core import Engine
 from engine.run.journeys.journey import Journey
 from engine.run.taps import Watch, tap_filter
+from engine.run.views import list_views, view_rows
 from load_shedder.control_loop import OverloadControl
 from qos_monitor.busy import BusyHistory
 from qos_monitor.loop import Monitor
@@ -26,7 +28,9 @@ from qos_monitor.sampler import Sample
 from router.access.access import Access
 from router.access.http_door import HttpDoor
 from router.http import AdminQueries, Explanation, HttpQueries, make_app
+from router.http_history import HistoryQueries
 from router.http_server import HttpPlaces, HttpServer
+from router.http_views import ViewQueries
 from router.server import Server
 
 if TYPE_CHECKING:
@@ -139,6 +143,14 @@ class Web:
             raise AuroraError("a savepoint needs engine.data_dir: without it nothing is kept")
         return self._keeper.save(name)
 
+    def _history(self) -> list[dict[str, Any]]:
+        return [] if self._keeper is None else self._keeper.history.listing()
+
+    def _frames(self, name: str, start: StartPoint, follows: bool) -> Iterator[bytes]:
+        if self._keeper is None:
+            raise AuroraError("there is no history without engine.data_dir")
+        return self._keeper.history.frames(name, start, follows)
+
     def _queries(self) -> HttpQueries:
         return HttpQueries(
             metrics=lambda accept: self._metrics(accept),
@@ -153,6 +165,10 @@ class Web:
             follow=self.follow,
             drops=lambda limit: self._engine.shedding.to_json(limit),
             change=self._door,
+            history=HistoryQueries(self._history, self._frames),
+            views=ViewQueries(
+                lambda: list_views(self._engine), lambda name, where: view_rows(self._engine, name, where)
+            ),
             admin=AdminQueries(lambda: self._names.listing(), lambda *name: self._names.drop(*name), self._savepoint),
             console=self._console.queries(),
             version=own_version(),

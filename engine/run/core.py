@@ -7,26 +7,27 @@ through ``ingress`` and leave through ``deliveries``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from threading import Thread
 from time import monotonic, perf_counter_ns, sleep, time_ns
 from typing import TYPE_CHECKING, Protocol
 
-from catalog.network import Network
+from catalog.network import Network, PortRef
+from catalog.schema import Schema
 from catalog.stats import Statistics
 from engine.operators.call_limits import CallLimits
 from engine.run.delivery import Delivery, OutputLog
 from engine.run.executable import Sheds
 from engine.run.idle_path import idle_paths
-from engine.run.ingress import Ingress, TrainLog
+from engine.run.ingress import ConnectionPoint, Ingress, TrainLog
 from engine.run.journeys.recorder import Journeys
 from engine.run.preference import CompiledPreference
 from engine.run.readings import EngineReadings
 from engine.run.runtime import BoxRuntime
 from engine.run.spiller import Spiller, spillable_arcs
 from engine.run.state_home import StateHome
-from engine.run.taps import Taps
+from engine.run.taps import Taps, Watch
 from engine.run.worker import WorkerPool
 from load_shedder.apply.limits import Expiry
 from load_shedder.apply.shedding import Shedding
@@ -62,7 +63,10 @@ class DurableLog(TrainLog, OutputLog, Protocol):
 class Engine:
     """``outlets``, by the output's number, take its trains. With a ``log`` every train is on disk before any box sees
     it. ``recorders``, by output, record latencies; ``explain`` samples journeys; ``dead_letters`` keeps what the
-    ingress refuses."""
+    ingress refuses; ``points`` keep the history of their places."""
+
+    gated: frozenset[int] = frozenset()  # arcs that a replay of history feeds, and nothing else
+    _expires = True
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class Engine:
         on_failure: Callable[[Exception], None] | None = None,
         dead_letters: DeadLetters | None = None,
         state_home: StateHome | None = None,
+        points: Mapping[PortRef, ConnectionPoint] | None = None,
     ) -> None:
         self.network = network
         self.state_home = state_home or StateHome()
@@ -112,7 +117,7 @@ class Engine:
             observer=self.journeys, on_failure=on_failure, dead_points=self._expiry.points(),
         )  # fmt: skip
         self.post = self.loop.post
-        self.taps = Taps(network, self._recompile)
+        self.taps = Taps(network, self._recompile, self._kept_ports(points or {}))
         self.deliveries = self._make_deliveries(outlets, recorders, log)
         self.routes = Routes(self.storage, self.announce, self.loop.wake, self.deliveries)
         call_limits = CallLimits() if any(node.box.calls_users for node in network.boxes) else None
@@ -128,20 +133,11 @@ class Engine:
             runtime.watch_losses(self.shedding.book.boxes.get(runtime.node.number))
             runtime.limit_calls(call_limits)
         self.ingress = Ingress(
-            network,
-            self.storage,
-            self.routes,
-            self.loop,
-            self.pool,
-            self.taps,
-            idle_paths(self.loop, self.storage, self.pool, self.journeys),
-            self.shedding.overflow_masks(),
-            event_time,
-            log,
-            now_ns,
-            dead_letters,
-            self.shedding.note_undecoded,
-        )
+            network, self.storage, self.routes, self.loop, self.pool, self.taps,
+            idle_paths(self.loop, self.storage, self.pool, self.journeys), self.shedding.overflow_masks(), event_time,
+            log, now_ns, dead_letters, self.shedding.note_undecoded,
+            {ref.stream: point for ref, point in (points or {}).items() if ref.stream is not None},
+        )  # fmt: skip
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self.readings = EngineReadings(self, policy)
 
@@ -257,8 +253,7 @@ class Engine:
         self.shedding.apply(plan)
         if plan.outputs != self._shed_outputs:
             self._shed_outputs = plan.outputs
-            if self.loop.dead_points:  # unless expiry is switched off
-                self.expire(True)
+            self.expire(self._expires)
 
     def refresh_losses(self) -> None:
         """Update the shedder's view of the streams' values, and forget losses that no open window needs any more.
@@ -270,11 +265,28 @@ class Engine:
 
     def expire(self, on: bool) -> None:
         """Switch the dropping of tuples that are too late for every output on or off."""
-        self.loop.dead_points = self._expiry.points(self._shed_outputs) if on else {}
+        self._expires = on
+        replayed = set(self.network.arcs_behind(tuple(self.gated)))  # tuples of history are always late
+        points = self._expiry.points(self._shed_outputs) if on else {}
+        self.loop.dead_points = {arc: at for arc, at in points.items() if arc not in replayed}
 
     def _apply_drops(self, sheds: Sheds) -> None:
         self.ingress.shed(sheds)
         self.pool.shed(sheds)
+
+    def gate(self, arcs: frozenset[int]) -> None:
+        """Let only a replay of history feed these arcs, and no others. Before the start, or inside ``quiet`` and
+        ``Ingress.closed``: a train must not find a gate half open."""
+        self.gated = arcs
+        self.ingress.gate(arcs)
+        self.pool.gate({arc: _nothing(self.network.arcs[arc].schema) for arc in arcs})
+        self.expire(self._expires)
+
+    def _kept_ports(self, points: Mapping[PortRef, ConnectionPoint]) -> dict[PortRef, Watch]:
+        def keep(point: ConnectionPoint) -> Watch:
+            return lambda train: point.append(train, self.ingress.entered)
+
+        return {ref: keep(point) for ref, point in points.items() if ref.box is not None}
 
     def _recompile(self) -> None:
         """Compile plans anew after a tap has come or gone: a compiled plan contains its taps."""
@@ -303,6 +315,12 @@ class Engine:
             self.loop.mailbox.put(Enqueued(arcs, train.count, first_ns, mean_ns, nbytes, train.watermark_ns))
         else:
             self.loop.mailbox.put(Enqueued(arcs, 0, 0, 0, nbytes, train.watermark_ns))
+
+
+def _nothing(schema: Schema) -> Callable[[Train], Train]:
+    """Return a function that returns a train without tuples, for each train."""
+    nothing = Train.empty(schema)
+    return lambda train: nothing
 
 
 def _log_failure(error: Exception) -> None:

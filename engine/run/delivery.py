@@ -56,6 +56,7 @@ class Delivery:
         self._now_ns = now_ns
         self.cost_ns = 0  # of delivering
         self.replayed = 0  # tuples of a replay, which go into the history and to no reader
+        self.is_starting = False  # the output reads history: the age of its tuples is not a latency
 
     def deliver(self, train: Train) -> None:
         """Take a train that has reached the output."""
@@ -65,7 +66,7 @@ class Delivery:
                 self.replayed += train.count
                 return
         recorder = self._recorder
-        if recorder is None:  # a bare engine: nobody asks for latencies or costs
+        if recorder is None or self.is_starting:  # a bare engine: nobody asks for latencies or costs
             self._hand_over(train)
             return
         begun_ns, now_ns = perf_counter_ns(), self._now_ns()

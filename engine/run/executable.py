@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from itertools import count
 from time import perf_counter_ns
 from typing import Protocol
 
-from catalog.network import Network
+from catalog.network import Network, PortRef
 from catalog.readings import train_bucket
 from engine.operators.bounded.box import BoundedBox
 from engine.operators.boxes.base import Emit
@@ -404,7 +405,8 @@ def compile_sequence(
         )
         for step in table
     ]
-    unfused = taps.arcs.keys() | dropped.keys()  # arcs that must carry trains of their own
+    kept = {arc for ref in taps.kept if ref.box is not None for arc in network.boxes[ref.box].out_arcs[ref.port]}
+    unfused = taps.arcs.keys() | dropped.keys() | kept  # arcs that must carry trains of their own
     steps: list[SingleStep | FusedStep] = []
     i = 0
     while i < len(singles):
@@ -419,12 +421,16 @@ def compile_ports(
 ) -> tuple[Port, ...]:
     """Return the output ports of a box at its place in a plan."""
 
-    def port(arcs: Sequence[int], followers: Followers) -> Port:
+    def port(number: int, arcs: Sequence[int], followers: Followers) -> Port:
         if dropped.keys().isdisjoint(arcs):
-            return Port(network, arcs, followers, routes, taps)
-        return ShedPort(network, arcs, followers, routes, taps, dropped)
+            made = Port(network, arcs, followers, routes, taps)
+        else:
+            made = ShedPort(network, arcs, followers, routes, taps, dropped)
+        if (keep := taps.kept.get(PortRef(box=step.box, port=number))) is not None:
+            made.tapped, made.timed = (keep, *made.tapped), True
+        return made
 
-    return tuple(map(port, network.boxes[step.box].out_arcs, step.ports))
+    return tuple(map(port, count(), network.boxes[step.box].out_arcs, step.ports))
 
 
 def _chain_length(runtimes: Sequence[BoxRuntime], table: Sequence[SequenceStep], start: int, unfused: Set[int]) -> int:

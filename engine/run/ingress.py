@@ -59,6 +59,13 @@ class TrainLog(Protocol):
         """Write a train to disk, then hand it to ``Ingress.enter_logged``."""
 
 
+class ConnectionPoint(Protocol):
+    """The history of a place (``storage/history``)."""
+
+    def append(self, train: Train, entry: int) -> None:
+        """Keep a train. One thread at a time, in the order of the place. ``entry``: trains that entered before it."""
+
+
 class NoteUndecoded(Protocol):
     """Notes rows that were dropped undecoded: ``lost`` of them, about as old as the tuples of the train."""
 
@@ -94,6 +101,7 @@ class Ingress:
         now_ns: Callable[[], int],
         dead_letters: DeadLetters | None = None,
         note_undecoded: NoteUndecoded | None = None,
+        points: Mapping[int, ConnectionPoint] | None = None,
     ) -> None:
         streams = len(network.streams)
         self._network = network
@@ -110,6 +118,10 @@ class Ingress:
         self._now_ns = now_ns
         self._dead_letters = dead_letters
         self._note_undecoded = note_undecoded
+        self._points = points or {}  # by stream
+        self.entered = 0  # trains
+        self._gated: frozenset[int] = frozenset()  # arcs that a replay of history feeds
+        self._sheds: Mapping[int, Keep] = {}
         self.numbers = SourceNumbers(streams) if log is None else log.numbers
         self._order = Lock()
         self._ways = [self._make_ways(stream, {}) for stream in network.streams]
@@ -145,6 +157,7 @@ class Ingress:
             successor.received[there] = self.received[here]
             successor.admitted[there] = self.admitted[here]
             successor.rejected_skew[there] = self.rejected_skew[here]
+        successor.entered = self.entered
         if successor._log is None:
             successor.numbers.take_over(self.numbers, streams)
         successor._listeners = self._listeners
@@ -315,6 +328,9 @@ class Ingress:
         self.latest[stream] = train
         if self.recent is not None and train.count:
             self.recent.append((int(train.arrival_ns[0]), stream, train.count))
+        self.entered += 1
+        if (point := self._points.get(stream)) is not None:
+            point.append(train, self.entered)
         queued, outputs, dropping, overflow = self._ways[stream]
         if overflow and not self._storage.has_room:
             queued, dropping = (), (*overflow, *(way for way in dropping if way[0].box is None))
@@ -349,15 +365,21 @@ class Ingress:
     def shed(self, sheds: Mapping[int, Keep]) -> None:
         """Drop tuples on these arcs from the next train on, and on no other arc. Any thread."""
         with self._order:
+            self._sheds = sheds
             self._ways = [self._make_ways(stream, sheds) for stream in self._network.streams]
 
+    def gate(self, arcs: frozenset[int]) -> None:
+        """Put no train on these arcs: a replay of history feeds them. Before the start, or inside ``closed``."""
+        self._gated = arcs
+        self._ways = [self._make_ways(stream, self._sheds) for stream in self._network.streams]
+
     def _make_ways(self, stream: Stream, sheds: Mapping[int, Keep]) -> StreamWays:
-        arcs = [self._network.arcs[a] for a in stream.arcs]
+        arcs = [self._network.arcs[a] for a in stream.arcs if a not in self._gated]
         return StreamWays(
             tuple(a.number for a in arcs if a.box is not None and a.number not in sheds),
             tuple(a.output for a in arcs if a.output is not None and a.number not in sheds),
             tuple((a, sheds[a.number]) for a in arcs if a.number in sheds),
-            self._overflow.get(stream.number, ()),
+            tuple(way for way in self._overflow.get(stream.number, ()) if way[0].number not in self._gated),
         )
 
     @property

@@ -7,12 +7,12 @@ comes or goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 
 from catalog.describe import TapPlace
 from catalog.errors import AuroraError, ExpressionError
-from catalog.network import Network
+from catalog.network import Network, PortRef
 from catalog.schema import Type
 from engine.operators.expressions import Scope, compile_expression
 from storage.train import Train
@@ -23,8 +23,10 @@ Watch = Callable[[Train], None]
 class Taps:
     """Any thread may register a tap. The threads that move trains read the tables without a lock."""
 
-    def __init__(self, network: Network, on_change: Callable[[], None]) -> None:
+    def __init__(self, network: Network, on_change: Callable[[], None], kept: Mapping[PortRef, Watch]) -> None:
+        """``kept``: by port of a box, the history that sees its trains, for good."""
         self._network = network
+        self.kept = kept
         self._lock = Lock()
         self.on_change = on_change
         self.arcs: dict[int, tuple[Watch, ...]] = {}  # from a box to a box

@@ -66,6 +66,7 @@ class WorkerPool:
         self.ended_ns = [0] * size  # when each worker ended its last plan, of perf_counter_ns
         self.caller_ns = 0  # spent on plans by threads that are no workers
         self.sheds: Sheds = {}  # the drops of the shed plan, by arc
+        self._gates: Sheds = {}  # arcs that a replay of history feeds: nothing passes
         self.on_failure = on_failure
         self.replaced = [0] * size  # how often a worker was lost and replaced
         self._call_limits = call_limits
@@ -74,8 +75,8 @@ class WorkerPool:
         self._executables: dict[tuple[int, ...], Executable] = {}
         self._compile = compile_line if is_line else compile_sequence  # ``unit: vpipe``
         self._threads = [self._thread(number) for number in range(size)]
-        self._at_work = size  # the workers with lower numbers take plans; the others sleep at their gates
-        self._gates: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(size)]
+        self._at_work = size  # the workers with lower numbers take plans; the others sleep at their doors
+        self._doors: list[SimpleQueue[None]] = [SimpleQueue() for _ in range(size)]
 
     def _thread(self, number: int, lost: int = 0) -> Thread:
         """Make the thread of a worker. ``lost`` is the thread whose plan it takes over first, 0 for none."""
@@ -91,7 +92,7 @@ class WorkerPool:
         """Let only this many workers take plans. Another one that waits for a plan still takes one. Any thread."""
         before, self._at_work = self._at_work, workers
         for number in range(before, workers):
-            self._gates[number].put(None)
+            self._doors[number].put(None)
 
     def stop(self) -> None:
         """End each worker, after the plans that are queued. Calls of users' code get no more time."""
@@ -136,7 +137,7 @@ class WorkerPool:
     def _work_off(self, number: int) -> None:
         while True:
             while number >= self._at_work:
-                self._gates[number].get()
+                self._doors[number].get()
             plan, claims = self.execution_queue.get()
             if plan is None:
                 return
@@ -211,6 +212,11 @@ class WorkerPool:
         self.sheds = sheds
         self.forget_compiled()
 
+    def gate(self, gates: Sheds) -> None:
+        """Let nothing pass on these arcs from the next plan on."""
+        self._gates = gates
+        self.forget_compiled()
+
     def executable(self, boxes: tuple[int, ...]) -> Executable:
         """Return the compiled sequence, compiled on first use. Two workers may compile the same one: the last stays."""
         executable = self._executables.get(boxes)
@@ -219,7 +225,7 @@ class WorkerPool:
                 self.forget_compiled()
             version = self._version
             executable = self._compile(
-                self.network, self.runtimes, boxes, self.routes, self.taps, self.now_ns, self.sheds
+                self.network, self.runtimes, boxes, self.routes, self.taps, self.now_ns, {**self.sheds, **self._gates}
             )
             if version == self._version:  # else it may lack a new tap or drop, and serves only once
                 self._executables[boxes] = executable

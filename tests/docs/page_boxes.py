@@ -22,8 +22,8 @@ HEAD = """# Boxes
 
 A box is written as `name: {kind: input, parameters}`. The input is a stream, a box, a port of a box (`venues.nyse`),
 or a list of these where the kind takes several. Every kind also takes `cost` and `selectivity`, first guesses for the
-scheduler that measurements replace. `aurorad boxes` lists the kinds, `aurorad boxes KIND` prints one of these
-sections.
+scheduler that measurements replace, and [`keep`](history.md). `aurorad boxes` lists the kinds, `aurorad boxes KIND`
+prints one of these sections.
 
 Each example is a case of `tests/golden/`: it runs with trains of 1, 7 and 1,024 tuples, with 1 and 4 workers and
 under every policy, and its output never changes. Outputs whose order is not fixed are compared as sets.

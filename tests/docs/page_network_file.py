@@ -32,6 +32,7 @@ SECTIONS = [  # heading, where its keys stand in default.yaml, its model, the ke
     ("streams.NAME.source: a file", "streams.from_file.source", models.FileSource, "streams.from_file"),
     ("streams.NAME.source: standard input", "streams.piped.source", models.StdinSource, "streams.piped"),
     ("streams.NAME.source: Spark", "streams.history.source", models.SparkSource, "streams.history"),
+    ("streams.NAME.keep", "streams.trades.keep", models.KeepModel, ""),
     ("boxes.NAME", "boxes.big", models.BoxEntry, "boxes"),
     ("outputs.NAME", "outputs.alerts", models.OutputModel, "outputs"),
     ("outputs.NAME.qos: graphs", "outputs.alerts.qos", models.QoSModel, "outputs.alerts.qos"),
@@ -52,6 +53,7 @@ SPECIAL = {  # what no annotation says
     "partition_by": "list of fields", "time": "field", "from": "stream, box or port",
     "pace": "`as_fast`, `realtime`, `10x`",
     "policy": "a [policy](policies.md)",
+    "keep": "keys below", "start": "`earliest`, `now`, `-1h` or a time",
     "workers": "`auto` or a whole number",
     **dict.fromkeys(("streams.format", "outputs.format"), ", ".join(f"`{name}`" for name in CODECS)),
 }  # fmt: skip

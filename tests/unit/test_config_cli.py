@@ -202,7 +202,9 @@ def test_a_place_outside_the_text_shows_no_line() -> None:
 
 
 def test_history_writes_a_day_of_trades_in_order(tmp_path: Path, run: Run) -> None:
-    code, out, _ = run("history", str(tmp_path / "day"), "--day", "2026-01-06", "--rows", "1000", "--files", "3")
+    code, out, _ = run(
+        "history", "make", str(tmp_path / "day"), "--day", "2026-01-06", "--rows", "1000", "--files", "3"
+    )
     assert (code, out) == (0, f"1,000 trades in 3 files in {tmp_path / 'day'}\n")
     files = sorted((tmp_path / "day").iterdir())
     assert [f.name for f in files] == [f"2026-01-06-{n}.parquet" for n in range(3)]
@@ -211,5 +213,5 @@ def test_history_writes_a_day_of_trades_in_order(tmp_path: Path, run: Run) -> No
     assert times[0].date() == times[-1].date() == date(2026, 1, 6)
     taken = tmp_path / "file"
     taken.write_text("")
-    code, _, err = run("history", str(taken))
+    code, _, err = run("history", "make", str(taken))
     assert code == 1 and "cannot be written" in err

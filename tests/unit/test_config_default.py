@@ -35,6 +35,7 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("streams.from_file.source", models.FileSource, {"file": "x.ndjson"}),
     ("streams.piped.source", models.StdinSource, {"stdin": "ndjson"}),
     ("streams.history.source", models.SparkSource, {"spark": "parquet", "path": "x"}),
+    ("streams.trades.keep", models.KeepModel, {}),
     ("boxes.big", models.BoxEntry, {}),
     ("outputs.alerts", models.OutputModel, {"from": "x"}),
     ("outputs.alerts.sink", models.TcpSink, {"tcp": 1}),

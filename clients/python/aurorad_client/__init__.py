@@ -13,6 +13,8 @@ It numbers the batches that it sends, repeats those that were not acknowledged, 
         book(batch.rows)
         batch.ack()                      # after a crash of either side the reader continues behind this one
 
+    view("http://127.0.0.1:9400", "prices", where="price > 100")     # the last row of each key, now
+
 ``AsyncSender`` and ``AsyncReader`` are the same for asyncio. ndjson needs the standard library only.
 ``format="arrow"`` needs pyarrow, and takes its tables and record batches.
 """
@@ -36,6 +38,7 @@ from aurorad_client.events import Receipt
 from aurorad_client.reader import Batch, Reader
 from aurorad_client.sender import Sender
 from aurorad_client.version import VERSION
+from aurorad_client.view import view
 
 __all__ = [
     "AsyncBatch",
@@ -55,5 +58,6 @@ __all__ = [
     "StalledError",
     "UnreachableError",
     "UntrustedError",
+    "view",
 ]
 __version__ = VERSION

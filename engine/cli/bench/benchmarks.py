@@ -269,6 +269,28 @@ def durable(as_json: Json = False, quick: Quick = False) -> None:
 
 
 @bench.command()
+def history(
+    rows: Annotated[int | None, typer.Option(min=10_000, help="Tuples of history. \\[default: 10 million]")] = None,
+    folder: Annotated[
+        str | None, typer.Option(help="Where the files are made. \\[default: a temporary folder]")
+    ] = None,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
+    """Measure queries over the history of a connection point, against polars and DuckDB on the same Parquet files.
+
+    \b
+      aurorad bench history --quick
+      aurorad bench history --rows 100000000 --folder /data/tmp
+
+    Exit codes: 0 measured, 1 the answers differ, or the disk is full.
+    """
+    from engine.lab.bench.history import run
+
+    take("history", quick, as_json, lambda options: run(options, rows, folder))
+
+
+@bench.command()
 def state(
     case: Annotated[
         list[str] | None,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.views.fitted_table import FittedTable
+from engine.cli.views.kept import history_top_lines
 from engine.cli.views.numbers import cost, count, duration, size
 from engine.cli.views.spark_jobs import spark_lines
 from engine.cli.views.wrapped_parts import WrappedParts
@@ -28,7 +29,9 @@ MEMORY_SAMPLES = 30  # in the sparkline of the header
 def rows_left(stats: Stats, height: int) -> int:
     """Compute how many boxes fit on a screen below the outputs."""
     outputs = len(stats["outputs"])
-    return max(3, height - FIXED_LINES - outputs - (outputs > 1) - len(stats["streams"]))
+    return max(
+        3, height - FIXED_LINES - outputs - (outputs > 1) - len(stats["streams"]) - len(stats.get("history", ()))
+    )
 
 
 def draw(stats: Stats, boxes: int, queued_bytes: Sequence[float] = ()) -> RenderableType:
@@ -45,6 +48,7 @@ def draw(stats: Stats, boxes: int, queued_bytes: Sequence[float] = ()) -> Render
         *map(Text, spark_lines(stats)),
         _outputs(stats),
         _streams(stats),
+        *map(Text, history_top_lines(stats.get("history", ()))),
         _boxes(stats, boxes),
     )
 

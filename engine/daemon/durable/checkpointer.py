@@ -24,6 +24,8 @@ from catalog.network import Network
 from engine.daemon.durable.committer import Committer
 from engine.daemon.durable.cut import QUIET_SECONDS, Cut, CutError
 from engine.daemon.durable.outbox import Outbox
+from engine.daemon.history.keeper import HistoryKeeper
+from engine.daemon.history.starts import QueryStarts
 from engine.run.core import Engine
 from engine.run.quiet import quiet
 from engine.run.state_home import StateHome
@@ -69,6 +71,8 @@ class Checkpointer:
         state_home: StateHome,
         committer: Committer,
         outboxes: Sequence[Outbox],
+        history: HistoryKeeper,
+        starts: QueryStarts,
         *,
         every_s: float,
         retain_bytes: int,
@@ -80,6 +84,8 @@ class Checkpointer:
         self._state_home = state_home
         self._committer = committer
         self._outboxes = outboxes
+        self._history = history
+        self._starts = starts
         self._every_s = every_s
         self.retain_bytes = retain_bytes
         self.life = secrets.token_hex(6)  # names this process: see Cut
@@ -168,29 +174,31 @@ class Checkpointer:
             yield HeldMoment(number, end, [self._spill.name(segment) for segment in segments])
 
     def _make(self) -> None:
-        with self._committer.gate:
+        with self._committer.gate, self._starts.still():
             begun = monotonic()
             with quiet(self._engine, QUIET_SECONDS):
-                cut = Cut(self._engine, self._log.durable, self._rest(), self.life)
+                history = self._history.cut()
+                cut = Cut(self._engine, self._log.durable, self._rest(history), self.life)
             self.pause_s = monotonic() - begun
         try:
             try:
                 parts = cut.parts(self._stamps)
             finally:
                 cut.release()
-            self._persist(cut, parts)
+            self._history.flush(history)
+            self._persist(cut, parts, {name: place["next"] for name, place in history.items()})
         finally:
             cut.let_go()
         oldest = self._checkpoints.oldest_kept
         self._prune(cut.position if oldest is None else oldest)
         self._collect()
 
-    def _persist(self, cut: Cut, parts: Mapping[str, CheckpointPart]) -> None:
+    def _persist(self, cut: Cut, parts: Mapping[str, CheckpointPart], history: Mapping[str, int]) -> None:
         """Write a cut to disk. Only after that may the log and the spill files before it be deleted."""
         self._spill.sync()
         self._state_home.sync()
         state = cut.state_segments(self._state_segments)
-        facts = {"spill": sorted({ref.segment for ref in cut.spilled}), "state": state}
+        facts = {"spill": sorted({ref.segment for ref in cut.spilled}), "state": state, "history": history}
         self._checkpoints.write(cut.position, parts, facts)
         self._stamps = {name: part.stamp for name, part in parts.items()}
         self._state_segments = state
@@ -205,8 +213,9 @@ class Checkpointer:
             for box, segments in kept.get("state", {}).items():  # not in checkpoints of version 0.2
                 states.setdefault(box, set()).update(segments)
         self._state_home.collect(states)
+        self._history.settle([kept.get("history", {}) for kept in facts])
 
-    def _rest(self) -> dict[str, Any]:
+    def _rest(self, history: Mapping[str, Any]) -> dict[str, Any]:
         """Return everything but boxes and queues."""
         names = [s.name for s in self._network.streams]
         outputs = self._network.outputs
@@ -217,6 +226,9 @@ class Checkpointer:
             "unlogged": [[outputs[e.output].name, e.first, e.train] for e in self._committer.unlogged()],
             "counters": self._counters.snapshot(),
             "shed": self._engine.shedding.snapshot(),
+            "history": history,
+            "starts": self._starts.cut(),
+            "entered": self._engine.ingress.entered,
         }
 
     def _prune(self, needed: int) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Protocol
 
@@ -31,8 +32,11 @@ from engine.daemon.durable.gone_outputs import GoneOutputs
 from engine.daemon.durable.histories import LoggedHistory
 from engine.daemon.durable.outbox import Outbox
 from engine.daemon.durable.recovery import Progress, Recovered, Recovery
+from engine.daemon.durable.regenerated import Regenerated
 from engine.daemon.durable.restore import SavedState
 from engine.daemon.durable.savepoint import make_savepoint
+from engine.daemon.history.keeper import HistoryKeeper
+from engine.daemon.history.starts import QueryStarts
 from engine.run.core import Engine
 from engine.run.open_state import BEGUN_ANEW, begin_anew, has_ended
 from engine.run.state_home import StateHome
@@ -95,6 +99,8 @@ class Keeper:
             now_ns,
         )
         self._commits = CommitThread(self.committer, on_failure)
+        self.history = HistoryKeeper(network, files, now_ns, self.room_again)
+        self.starts = QueryStarts(self.history, now_ns)
         self.checkpointer = Checkpointer(
             network,
             self.log,
@@ -103,6 +109,8 @@ class Keeper:
             self.state_home,
             self.committer,
             self.outboxes,
+            self.history,
+            self.starts,
             every_s=checkpoint_s,
             retain_bytes=retain_bytes,
         )
@@ -157,6 +165,10 @@ class Keeper:
         if saved is not None:
             saved.restore_engine(self._engine)
         self.state_home.remove_unused()
+        self.history.open({} if saved is None else saved.rest.get("history", {}))
+        rest = {} if saved is None else saved.rest
+        self._engine.ingress.entered = int(rest.get("entered", 0))
+        self.starts.prepare(self._engine, rest.get("starts", {}), rest.get("outputs", {}))
         self._format.use(self.network, [outbox.output.name for outbox in self.outboxes if outbox.unread()])
         self._format.write()
         self.log.repair()
@@ -195,6 +207,9 @@ class Keeper:
             self._commits.start()
         with self._folder.start_errors():
             tuples = self._recovery.replay(self._engine, self._enter_replayed, on_progress)
+        for outbox in self.outboxes:
+            if (again := outbox.regenerated) is not None:
+                self.starts.compute_again(outbox.output.number, partial(_has_come, again))
         self._recovery.settle(self._engine, self._commit_now, on_progress)
         self._begin_anew()
         self._recovery.finish()
@@ -236,6 +251,8 @@ class Keeper:
     def start(self) -> None:
         if self._threads:
             self.checkpointer.start()
+            self.history.start()
+            self.starts.start()
         if self.recovered.tuples:
             self.checkpointer.ask()  # so that a second crash does not replay the same log again
 
@@ -256,7 +273,7 @@ class Keeper:
 
     @property
     def has_room(self) -> bool:
-        return self.committer.has_room
+        return self.committer.has_room and self.history.has_room
 
     @property
     def refusal(self) -> str:
@@ -294,7 +311,8 @@ class Keeper:
 
     def save(self, name: str) -> str:
         """Make a savepoint below the data_dir and return its folder. Raises SavepointError. Any thread."""
-        return str(make_savepoint(self._folder.root, name, self.log, self.checkpointer))
+        with self.history.still():
+            return str(make_savepoint(self._folder.root, name, self.log, self.checkpointer))
 
     def drop_source(self, stream: int, source: str) -> bool:
         """Forget a source, on disk too. False when it is unknown, or the disk takes no checkpoint now."""
@@ -307,8 +325,10 @@ class Keeper:
 
         In the middle of a replay no checkpoint is made: it would claim that the whole log has been through the network.
         """
+        self.starts.stop()
         self.checkpointer.stop()
         self._commits.stop()
+        self.history.stop()
         if checkpoint and not self.is_replaying:
             self.checkpointer.make()
 
@@ -318,3 +338,8 @@ class Keeper:
         self.spill.close()
         self.state_home.close()
         self._folder.release()
+
+
+def _has_come(again: Regenerated) -> bool:
+    """Tell whether everything that was emitted before a crash has come again."""
+    return not again.left

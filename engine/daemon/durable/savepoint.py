@@ -40,6 +40,7 @@ MANIFEST = "savepoint.json"
 VERSION = 1
 NOTES = ("files", "spark", "owners.ndjson")
 LEFT_OUT = ("lock", FOLDER)
+HISTORY = "history"  # its files never change
 BY_MOMENT = ("log", CHECKPOINTS, "spill")  # only what belongs to the moment
 COPY_BYTES = 4 * 1024**2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -73,7 +74,10 @@ def make_savepoint(root: str, name: str, journal: Log, checkpointer: Checkpointe
 
 
 def _save_moment(root: Path, to: Path, journal: Log, checkpoint: int, end: int, spill: list[str]) -> None:
-    known = {*LEFT_OUT, *BY_MOMENT, *NOTES, journal.mark_folder}
+    known = {*LEFT_OUT, *BY_MOMENT, *NOTES, HISTORY, journal.mark_folder}
+    for file in _files(root / HISTORY):
+        if file.suffix != ".tmp":
+            _link(file, to / file.relative_to(root))
     _copy_there(root, to, tuple(entry.name for entry in root.iterdir() if entry.name not in known))
     manifest = f"{checkpoint:010d}.json"
     (to / CHECKPOINTS).mkdir()

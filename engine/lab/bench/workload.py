@@ -150,12 +150,14 @@ def chain_boxes(prefix: str, source: str, limits: Bounds) -> list[str]:
     return lines
 
 
-def socket_network(format: str, ports: tuple[int, int, int], *, workers: int = 1) -> str:
+def socket_network(
+    format: str, ports: tuple[int, int, int], *, workers: int = 1, data_dir: str = "", keep: str = ""
+) -> str:
     """Write a network file: one chain of five filters from a listener to a listener. The reader blocks the writer, so
-    that no row is lost."""
+    that no row is lost. With a ``data_dir`` rows go to the log first, and with ``keep`` to the history too."""
     http, source, sink = ports
     lines = [
-        f"engine: {{workers: {workers}, memory: 512MiB}}",
+        f"engine: {{workers: {workers}, memory: 512MiB{f', data_dir: {data_dir}' if data_dir else ''}}}",
         f"http: {{listen: 127.0.0.1:{http}}}",
         "log: {level: warning}",
         "streams:",
@@ -163,6 +165,7 @@ def socket_network(format: str, ports: tuple[int, int, int], *, workers: int = 1
         "    schema: {seq: bigint, symbol: string, price: double, size: int}",
         f"    source: {{tcp: 127.0.0.1:{source}, format: {format}}}",
         "    overload: block",
+        *([f"    keep: {keep}"] if keep else []),
         "boxes:",
         *chain_boxes("q0", "rows", bounds(0)),
         "outputs:",

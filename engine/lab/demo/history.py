@@ -1,4 +1,4 @@
-"""A made-up day of trades as Parquet files (``aurorad history``), input for ``configs/batch.yaml``.
+"""A made-up day of trades as Parquet files (``aurorad history make``), input for ``configs/batch.yaml``.
 
 Files and rows are in the order of their times. The same day, number of rows and seed make the same rows.
 """

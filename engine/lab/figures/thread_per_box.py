@@ -38,7 +38,7 @@ class ThreadPerBox:
         self._outlets = outlets
         self.runtimes = [BoxRuntime(node) for node in network.boxes]
         self._queues: list[Queue[tuple[int, Train] | None]] = [Queue(queue_trains) for _ in network.boxes]
-        taps = Taps(network, on_change=lambda: None)  # no taps are set here, so nothing is compiled again
+        taps = Taps(network, on_change=lambda: None, kept={})  # no taps are set here, so nothing is compiled again
         self._executables = [
             compile_sequence(network, self.runtimes, (node.number,), self, taps, now_ns) for node in network.boxes
         ]

@@ -29,12 +29,14 @@ def bare_loop(loop: str) -> Iterator[BenchServer]:
 
 
 @contextmanager
-def daemon(format: str, *, workers: int = 1) -> Iterator[BenchServer]:
+def daemon(format: str, *, workers: int = 1, data_dir: str = "", keep: str = "") -> Iterator[BenchServer]:
     """Run ``aurorad run`` on a network of five filters until the block is left."""
     http, source, sink = free_ports(3)
     with tempfile.TemporaryDirectory(prefix="aurorad-bench-") as folder:
         file = Path(folder) / "network.yaml"
-        file.write_text(workload.socket_network(format, (http, source, sink), workers=workers))
+        file.write_text(
+            workload.socket_network(format, (http, source, sink), workers=workers, data_dir=data_dir, keep=keep)
+        )
         process = spawn(command("run", str(file)), stdout=subprocess.DEVNULL)
         try:
             for port in (source, sink, http):
