@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from catalog.errors import AuroraError, NetworkError
 from router.http_answers import RequestError, json_answer, read_body
-from router.http_operations import DROP_STATE, DRY_RUN
+from router.http_operations import DROP_STATE, DRY_RUN, QUERY_FROM
 
 MAX_NETWORK_BYTES = 16 * 1024**2
 
@@ -38,8 +38,8 @@ class ChangeDoor(Protocol):
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Return every query: an output, with the boxes that only it needs."""
 
-    def add_query(self, query: str, *, dry_run: bool) -> Mapping[str, Any]:
-        """Add the boxes and outputs of a query to the network."""
+    def add_query(self, query: str, *, dry_run: bool, start: str = "") -> Mapping[str, Any]:
+        """Add the boxes and outputs of a query to the network. ``start``: where in the past its outputs begin."""
 
     def remove_query(self, name: str, *, dry_run: bool) -> Mapping[str, Any]:
         """Remove an output and the boxes that only it needs, with their state."""
@@ -65,8 +65,8 @@ class ChangeHandlers:
         raise RequestError(404, f"there is no query '{name[:200]}'")
 
     async def post_query(self, request: Request) -> Response:
-        text, dry_run = await _body(request), DRY_RUN.read(request)
-        return await _answer(lambda: self._door.add_query(text, dry_run=dry_run))
+        text, dry_run, start = await _body(request), DRY_RUN.read(request), QUERY_FROM.read(request)
+        return await _answer(lambda: self._door.add_query(text, dry_run=dry_run, start=start))
 
     async def delete_query(self, request: Request) -> Response:
         name, dry_run = request.path_params["name"], DRY_RUN.read(request)

@@ -29,8 +29,10 @@ class EntryExistsError(AuroraError):
     """A box or an output of this name exists, and is another one."""
 
 
-def add_entries(text: str, query: str) -> tuple[str, list[str]]:
+def add_entries(text: str, query: str, start: str = "") -> tuple[str, list[str]]:
     """Return a network file with the boxes and outputs of a query, and the names of the query's outputs.
+
+    ``start`` is where in the past its outputs begin, unless they say so themselves.
 
     An entry that is there already, and is the same, stays. Raises EntryExistsError when it is another one, and
     NetworkError when the query is not made of boxes and outputs.
@@ -39,6 +41,10 @@ def add_entries(text: str, query: str) -> tuple[str, list[str]]:
     sections = _entries(_compose(query, variables))
     if not sections or not set(sections) <= set(SECTIONS) or "outputs" not in sections:
         raise NetworkError([Problem((), "a query has boxes and outputs, and nothing else", line=1, column=1)], "query")
+    for entry in _entries(sections["outputs"]).values() if start else ():
+        if isinstance(entry, yaml.MappingNode) and "start" not in _entries(entry):
+            words = (yaml.ScalarNode("tag:yaml.org,2002:str", word) for word in ("start", start))
+            entry.value.append(tuple(words))
     if (lines := _edited_lines(text)) is not None:
         for section, node in sections.items():
             _add_lines(lines, section, node, variables)

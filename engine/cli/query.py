@@ -41,6 +41,9 @@ def register(app: typer.Typer) -> None:
 @query.command()
 def add(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Boxes and outputs; - reads standard input.")],
+    start: Annotated[
+        str, typer.Option("--from", help="Begin in the history of its inputs: -1h, earliest or a time.")
+    ] = "",
     plan: Plan = False,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -48,6 +51,7 @@ def add(
 
     \b
       aurorad query add alerts.yaml
+      aurorad query add alerts.yaml --from -1h
       echo 'outputs: {tape: {from: trades}}' | aurorad query add -
 
     Exit codes: 0 added (or there already), 1 refused: nothing has changed,
@@ -56,7 +60,7 @@ def add(
     from catalog.config import read_text
 
     text = sys.stdin.read() + "\n" if file == "-" else read_text(file)[0]
-    _change(url, "POST", "/api/v1/queries", text, plan, file)
+    _change(url, "POST", "/api/v1/queries", text, plan, file, **({"from": start} if start else {}))
 
 
 @query.command()
@@ -89,11 +93,11 @@ def list_queries(url: Url = DEFAULT_URL) -> None:
         typer.echo(f"{each['name']}: from {each['from']}, boxes {', '.join(each['boxes']) or 'none'}{shared}")
 
 
-def _change(url: str, method: str, path: str, text: str, plan: bool, name: str) -> None:
+def _change(url: str, method: str, path: str, text: str, plan: bool, name: str, **more: str) -> None:
     from engine.run.change.report import change_lines
 
     try:
-        status, answer = Remote(url).change(method, path, {"dry_run": str(plan).lower()}, text)
+        status, answer = Remote(url).change(method, path, {"dry_run": str(plan).lower(), **more}, text)
         if status != 200:
             refuse(status, answer, name)
     except RemoteError as error:

@@ -59,9 +59,9 @@ def run(
     this process, not in the daemon. At the end of the history open windows
     close, unless --follow goes on.
 
-    \\b
+    \b
       aurorad query run '{filter: trades, where: "size > 1000"}' --from -1h
-      aurorad query run vwap.yaml --from earliest --format parquet --out vwap.parquet
+      aurorad query run vwap.yaml --format parquet --out vwap.parquet
       aurorad query run vwap.yaml --from -5m --follow --format ndjson
 
     Exit codes: 0 done, 1 no daemon answers or the query failed, 2 a wrong

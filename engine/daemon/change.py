@@ -89,11 +89,11 @@ class LiveChanges:
             for output in network.outputs
         ]
 
-    def add_query(self, query: str, *, dry_run: bool) -> Mapping[str, Any]:
-        """Add the boxes and outputs of a query to the network."""
+    def add_query(self, query: str, *, dry_run: bool, start: str = "") -> Mapping[str, Any]:
+        """Add the boxes and outputs of a query to the network. ``start``: where in the past its outputs begin."""
         with self.lock:
             try:
-                text, names = add_entries(self._known_text(), query)
+                text, names = add_entries(self._known_text(), query, start)
             except EntryExistsError as error:
                 raise ChangeRefusedError(str(error), "remove it first, or apply a whole network file") from error
             return {"queries": names, **self.put(text, dry_run=dry_run, drop_state=False)}

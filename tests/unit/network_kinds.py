@@ -19,7 +19,7 @@ class Parameters(BaseModel):
 class Keep:
     """A filter whose predicate is one word, the name of a field. ``oops`` stands for a mistake inside the text."""
 
-    kind: ClassVar[str] = "keep"
+    kind: ClassVar[str] = "pick"
     input_prefixes: ClassVar[tuple[str, ...]] = ()
     min_inputs: ClassVar[int] = 1
     max_inputs: ClassVar[int] = 1
@@ -78,7 +78,7 @@ class Merge(Keep):
     max_inputs = 9
 
     class parameters_model(Parameters):  # noqa: N801
-        keep: str = ""  # the word of another kind, as a parameter
+        pick: str = ""  # the word of another kind, as a parameter
 
     def bind(self, inputs: tuple[Schema, ...], times: tuple[str | None, ...]) -> tuple[Schema, ...]:
         if len({s.names for s in inputs}) > 1:

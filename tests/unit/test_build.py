@@ -35,7 +35,7 @@ BOXES = """\
 boxes:
   last: {merge: [parts.small, both]}
   both: {merge: [big, quotes]}
-  big: {keep: trades, where: price}
+  big: {pick: trades, where: price}
   parts: {split: trades, when: {small: price, large: size}, otherwise: rest}
 """
 OUTPUTS = """\
@@ -94,10 +94,10 @@ def test_the_network_agrees_with_itself() -> None:
 def test_an_arc_is_timed_when_a_window_lies_behind_it() -> None:
     boxes = """\
 boxes:
-  big: {keep: trades, where: price}
+  big: {pick: trades, where: price}
   per: {window: big, size: {tumbling: 5}}
-  rest: {keep: big, where: size}
-  late: {keep: per.late, where: price}
+  rest: {pick: big, where: size}
+  late: {pick: per.late, where: price}
 """
     network = build(boxes, "outputs: {o1: {from: per}, o2: {from: rest}, o3: {from: late}, o4: {from: quotes}}\n")
     assert {a.name for a in network.arcs if a.timed} == {"trades->big", "big->per"}
@@ -115,15 +115,15 @@ def test_one_stream_on_both_inputs() -> None:
 def test_loops_are_shown_as_a_way() -> None:
     boxes = """\
 boxes:
-  a: {keep: c, where: price}
-  b: {keep: a, where: price}
+  a: {pick: c, where: price}
+  b: {pick: a, where: price}
   c: {merge: [b, trades]}
   self: {merge: [self, trades]}
-  behind: {keep: c, where: nonsense}
+  behind: {pick: c, where: nonsense}
 """
     found = refused(boxes)
     assert [(p.place, p.message) for p in found] == [
-        ("boxes.a.keep", "a loop: a -> b -> c -> a"),
+        ("boxes.a.pick", "a loop: a -> b -> c -> a"),
         ("boxes.self.merge.0", "a loop: self -> self"),
     ]
 
@@ -147,26 +147,26 @@ def test_loops_and_order_against_random_graphs() -> None:
 @pytest.mark.parametrize(
     ("boxes", "place", "message", "hint"),
     [
-        ("b: {keep: trads, where: price}", "boxes.b.keep", "no stream or box 'trads'", "did you mean 'trades'?"),
+        ("b: {pick: trads, where: price}", "boxes.b.pick", "no stream or box 'trads'", "did you mean 'trades'?"),
         ("b: {merge: [trades, quots]}", "boxes.b.merge.1", "no stream or box 'quots'", "did you mean 'quotes'?"),
-        ("b: {keep: trades.x, where: price}", "boxes.b.keep", "is a stream and has no port", "write 'trades'"),
-        ("b: {keep: out, where: price}", "boxes.b.keep", "'out' is an output", "read its input instead: 'trades'"),
+        ("b: {pick: trades.x, where: price}", "boxes.b.pick", "is a stream and has no port", "write 'trades'"),
+        ("b: {pick: out, where: price}", "boxes.b.pick", "'out' is an output", "read its input instead: 'trades'"),
         (
-            "b: {split: trades, when: {x: a, y: b}}\n  c: {keep: b, where: price}",
-            "boxes.c.keep",
+            "b: {split: trades, when: {x: a, y: b}}\n  c: {pick: b, where: price}",
+            "boxes.c.pick",
             "several ports",
             "b.x, b.y",
         ),
-        ("b: {split: trades, when: {xx: a}}\n  c: {keep: b.x, where: price}", "boxes.c.keep", "no port 'x'", "'xx'"),
+        ("b: {split: trades, when: {xx: a}}\n  c: {pick: b.x, where: price}", "boxes.c.pick", "no port 'x'", "'xx'"),
         ("b: {merge: [trades]}", "boxes.b.merge", "takes 2 to 9 inputs, not 1", ""),
         ("b: {merge: [trades, w]}\n  w: {window: trades, size: {}}", "boxes.b.merge", "the inputs differ", ""),
         (
-            "trades: {keep: quotes, where: price}",
+            "trades: {pick: quotes, where: price}",
             "boxes.trades",
             "'trades' is already the name of a stream",
             "trades_box",
         ),
-        ("out: {keep: quotes, where: price}", "outputs.out", "'out' is already the name of a box", "out_out"),
+        ("out: {pick: quotes, where: price}", "outputs.out", "'out' is already the name of a box", "out_out"),
     ],
 )
 def test_names_that_mean_nothing(boxes: str, place: str, message: str, hint: str) -> None:
@@ -208,7 +208,7 @@ def test_warnings_for_what_goes_nowhere() -> None:
     boxes = """\
 boxes:
   parts: {split: trades, when: {small: price, large: size}}
-  dead: {keep: trades, where: price}
+  dead: {pick: trades, where: price}
   deader: {split: dead, when: {x: price, y: size}}
 """
     network = build(boxes, "outputs: {out: {from: parts.small}}\n")
@@ -245,15 +245,15 @@ outputs:
 def test_consequences_are_not_reported() -> None:
     boxes = """\
 boxes:
-  first: {keep: trades, where: nonsense}
-  second: {keep: first, where: nonsense}
+  first: {pick: trades, where: nonsense}
+  second: {pick: first, where: nonsense}
   third: {merge: [second, trades]}
 """
     assert [p.place for p in refused(boxes, "outputs: {out: {from: third}}\n")] == ["boxes.first.where"]
 
 
 def test_a_thousand_boxes() -> None:
-    lines = [f"  b{i}: {{keep: {'trades' if i % 5 == 0 else f'b{i - 1}'}, where: price}}" for i in range(1000)]
+    lines = [f"  b{i}: {{pick: {'trades' if i % 5 == 0 else f'b{i - 1}'}, where: price}}" for i in range(1000)]
     outputs = [f"  o{i}: {{from: b{i}}}" for i in range(4, 1000, 5)]
     text = "boxes:\n" + "\n".join(lines) + "\n", "outputs:\n" + "\n".join(outputs) + "\n"
     network = build(*text, overrides=Overrides({"engine": {"share": False}}))

@@ -18,7 +18,7 @@ GOOD = """\
 streams:
   trades: {schema: {ts: timestamp, price: double, size: int}, time: ts}
 boxes:
-  big: {keep: trades, where: price}
+  big: {pick: trades, where: price}
 outputs:
   alerts: {from: big}
 """
@@ -50,11 +50,11 @@ streams:
   quotes: {schema: {ts: timestamp, bid: double}, time: bid, source: {tcp: 9401, format: cvs}}
   2nd: {schema: {a: int}}
 boxes:
-  big: {keep: quotes, where: bidd}
-  lost: {keep: qoutes, where: bid}
-  odd: {kepp: quotes, where: bid}
-  short: {keep: quotes}
-  after: {keep: big, where: nonsense}
+  big: {pick: quotes, where: bidd}
+  lost: {pick: qoutes, where: bid}
+  odd: {pikk: quotes, where: bid}
+  short: {pick: quotes}
+  after: {pick: big, where: nonsense}
 outputs:
   alerts: {from: big.x, qos: {latency: [[0ms, 1], [1s, 1.5]]}, sink: {tcp: 9402, wen_slow: drop}}
   rest: {form: quotes}
@@ -81,7 +81,7 @@ sterams: {}
             "",
         ),
         ("boxes.big.where", 9, "no field 'bidd'", "look again"),
-        ("boxes.odd.kepp", 11, "unknown kind of box 'kepp'", "did you mean 'keep'?"),
+        ("boxes.odd.pikk", 11, "unknown kind of box 'pikk'", "did you mean 'pick'?"),
         ("boxes.short.where", 12, "the key 'where' is missing", ""),
         ("outputs.alerts.from", 15, "'big' has no port 'x'", "write 'big'"),
         ("outputs.alerts.qos.latency.1.1", 15, "a utility is between 0 and 1, not 1.5", ""),
@@ -128,7 +128,7 @@ def test_columns_point_at_the_spot() -> None:
         (GOOD.replace("{from: big}", "{from: big, sink: {tpc: 9402}}"), "a sink is"),
         (GOOD.replace("{from: big}", "{from: big, sink: file}"), "a sink is"),
         (GOOD.replace("{from: big}", "{from: [big]}"), "should be a string"),
-        (GOOD.replace("big: {keep", "big.x: {keep"), "not a name"),
+        (GOOD.replace("big: {pick", "big.x: {pick"), "not a name"),
     ],
 )
 def test_files_that_are_no_network(text: str, words: str) -> None:
@@ -231,14 +231,14 @@ spark: {master: "local[2]", config: {spark.ui.enabled: false}}
 
 
 def test_a_box_has_one_kind() -> None:
-    box = "  big: {keep: trades, where: price}\n"
-    assert "two kinds" in one(GOOD.replace(box, "  big: {keep: trades, where: price, split: trades}\n")).message
+    box = "  big: {pick: trades, where: price}\n"
+    assert "two kinds" in one(GOOD.replace(box, "  big: {pick: trades, where: price, split: trades}\n")).message
     assert "needs a kind" in one(GOOD.replace(box, "  big: {}\n")).message
     assert "needs a kind" in one(GOOD.replace(box, "  big: {cost: 1us}\n")).message
-    assert "name of a stream or a box" in one(GOOD.replace(box, "  big: {keep: 5, where: price}\n")).message
-    assert "takes one input, not 2" in one(GOOD.replace(box, "  big: {keep: [trades, trades], where: price}\n")).message
-    build_network(GOOD.replace(box, "  big: {cost: 1us, where: price, keep: trades}\n"), KINDS, {})
-    merged = "  big: {merge: [trades, trades], keep: a}\n"
+    assert "name of a stream or a box" in one(GOOD.replace(box, "  big: {pick: 5, where: price}\n")).message
+    assert "takes one input, not 2" in one(GOOD.replace(box, "  big: {pick: [trades, trades], where: price}\n")).message
+    build_network(GOOD.replace(box, "  big: {cost: 1us, where: price, pick: trades}\n"), KINDS, {})
+    merged = "  big: {merge: [trades, trades], pick: a}\n"
     assert build_network(GOOD.replace(box, merged), KINDS, {}).box("big").kind == "merge"
 
 
@@ -251,13 +251,13 @@ def test_common_keys_of_boxes() -> None:
 
 
 def test_a_parameter_called_like_a_common_key_is_both() -> None:
-    text = GOOD.replace("{keep: trades, where: price}", "{window: trades, size: {tumbling: 5}, cost: 1us}")
+    text = GOOD.replace("{pick: trades, where: price}", "{window: trades, size: {tumbling: 5}, cost: 1us}")
     node = build_network(text, KINDS, {}).box("big")
     assert (node.cost_ns, node.box.parameters.cost) == (1000.0, "1us")
 
 
 def test_nested_parameters_have_hints_too() -> None:
-    problem = one(GOOD.replace("{keep: trades, where: price}", "{window: trades, size: {tumblin: 5}}"))
+    problem = one(GOOD.replace("{pick: trades, where: price}", "{window: trades, size: {tumblin: 5}}"))
     assert (problem.place, problem.hint) == ("boxes.big.size.tumblin", "did you mean 'tumbling'?")
 
 

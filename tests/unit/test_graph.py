@@ -91,9 +91,9 @@ def random_network(seed: int) -> Network:
     places = list(streams)
     boxes: list[str] = []
     for i in range(dice.randint(0, 12)):
-        kind = dice.choice(["keep", "split", "merge"])
-        if kind == "keep":
-            boxes.append(f"b{i}: {{keep: {dice.choice(places)}, where: x}}")
+        kind = dice.choice(["pick", "split", "merge"])
+        if kind == "pick":
+            boxes.append(f"b{i}: {{pick: {dice.choice(places)}, where: x}}")
             places.append(f"b{i}")
         elif kind == "split":
             ports = [f"p{j}" for j in range(dice.randint(1, 4))]
@@ -121,13 +121,13 @@ def test_the_drawing_says_what_the_network_says(block: int) -> None:
 def test_a_chain_is_a_straight_line() -> None:
     text = """\
 streams: {trades: {schema: {x: int}, source: {tcp: 9401}}}
-boxes: {big: {keep: trades, where: x}}
+boxes: {big: {pick: trades, where: x}}
 outputs: {alerts: {from: big, qos: {deadline: 200ms, lossy: 30%}}}
 """
     assert draw_text(sketch(build_network(text, KINDS, {}))).splitlines() == [
         "╭──────────────╮     ┌────────┐     ╔════════════════════════════════╗",
         "│ trades       ├────▶│ big    ├────▶║ alerts                         ║",
-        "│ ndjson :9401 │     │ keep x │     ║ in 200ms, keep 70% · read by … ║",
+        "│ ndjson :9401 │     │ pick x │     ║ in 200ms, keep 70% · read by … ║",
         "╰──────────────╯     └────────┘     ╚════════════════════════════════╝",
     ]
 
@@ -174,7 +174,7 @@ def test_svg_is_well_formed_and_complete(seed: int) -> None:
 def test_svg_escapes_what_the_file_says() -> None:
     text = """\
 streams: {s: {schema: {"<b>&": int}}}
-boxes: {b: {keep: s, where: ""}}
+boxes: {b: {pick: s, where: ""}}
 outputs: {o: {from: b, qos: {prefer: "1 < 2 & '</svg><script>'"}}}
 """
     root = ET.fromstring(draw_svg(sketch(build_network(text, KINDS, {}))))
@@ -192,7 +192,7 @@ def test_the_list_names_every_input() -> None:
 
 
 def test_a_large_network_is_drawn() -> None:
-    boxes = [f"  b{i}: {{keep: {'s' if i % 5 == 0 else f'b{i - 1}'}, where: x}}" for i in range(500)]
+    boxes = [f"  b{i}: {{pick: {'s' if i % 5 == 0 else f'b{i - 1}'}, where: x}}" for i in range(500)]
     outputs = [f"  o{i}: {{from: b{i}}}" for i in range(4, 500, 5)]
     text = (
         "engine: {share: false}\nstreams: {s: {schema: {x: int}}}\nboxes:\n"

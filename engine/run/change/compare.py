@@ -225,12 +225,18 @@ def _box(before: Network, after: Network, was: BoxNode, now: BoxNode, same: Mapp
     if why := _box_differences(before, after, was, now):
         return PartChange("box", now.name, Fate.REBUILT, "; ".join(why), renamed, _state_of(was))
     hints = {"cost": was.cost_ns, "selectivity": was.selectivity}, {"cost": now.cost_ns, "selectivity": now.selectivity}
-    changed = [*_differences(*hints)]
+    changed = [*_differences(*hints), *_differences({"keep": _keep(before, was)}, {"keep": _keep(after, now)})]
     came = [_origin(before, before.arcs[a].source, {}) for a in was.in_arcs]
     if came != [_origin(after, after.arcs[a].source, same) for a in now.in_arcs] and not renamed:
         tails = [_origin(after, after.arcs[a].source, {}) for a in now.in_arcs]
         changed.append(f"reads {', '.join(name for name, _ in tails)}")
     return PartChange("box", now.name, Fate.CHANGED if changed else Fate.KEPT, "; ".join(changed), renamed)
+
+
+def _keep(network: Network, node: BoxNode) -> list[tuple[str, int | None, int]] | None:
+    """Return how much history each port of a box keeps; None when it keeps none."""
+    kept = [(place.name, place.for_ns, place.size_bytes) for place in network.kept if place.source.box == node.number]
+    return kept or None
 
 
 def _box_differences(before: Network, after: Network, was: BoxNode, now: BoxNode) -> list[str]:
