@@ -31,6 +31,7 @@ from router.access.http_door import user_of
 from router.console.handlers import ConsoleHandlers, ConsoleQueries
 from router.http_answers import HEADERS, RequestError, json_answer
 from router.http_change import ChangeDoor, ChangeHandlers
+from router.http_history import HistoryHandlers, HistoryQueries
 from router.http_operations import (
     CHANGE_OPERATIONS,
     CONSOLE_OPERATIONS,
@@ -53,9 +54,8 @@ from router.http_operations import (
     HttpOperation,
     route_of,
 )
-from router.openapi import document
-from router.http_history import HistoryHandlers, HistoryQueries
 from router.http_views import ViewHandlers, ViewQueries
+from router.openapi import document
 from router.tap import KeepRows, Tap, TapSource, Unregister
 
 MAX_TAPS = 16
