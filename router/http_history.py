@@ -39,20 +39,19 @@ class HistoryHandlers:
         self._lock = Lock()
         self._readers = 0
 
-    def listed(self, _: Request) -> Response:
+    def list_history(self, _: Request) -> Response:
         return json_answer({"history": list(self._queries.listing())})
 
-    def frames(self, request: Request) -> Response:
-        name = request.path_params["name"]
+    def get_history(self, request: Request) -> Response:
+        name, text, follows = request.path_params["name"], HISTORY_FROM.read(request), HISTORY_FOLLOW.read(request)
         self._check_tap(request, name)
         names = [place["name"] for place in self._queries.listing()]
         if name not in names:
             raise RequestError(404, f"'{name[:200]}' keeps no history", did_you_mean(name[:200], names))
         try:
-            start = parse_start(HISTORY_FROM.read(request) or "earliest")
+            start = parse_start(text or "earliest")
         except ValueError as error:
             raise RequestError(400, str(error)) from error
-        follows = HISTORY_FOLLOW.read(request)
         with self._lock:
             if self._readers >= MAX_READERS:
                 raise RequestError(503, f"{MAX_READERS} clients already read history", "try again later")

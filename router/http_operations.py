@@ -210,17 +210,17 @@ CHANGE_OPERATIONS = (
 )  # fmt: skip
 
 HISTORY_OPERATIONS = (
-    HttpOperation("GET", "/api/v1/history", "listed", "The connection points and the files of each", "view",
+    HttpOperation("GET", "/api/v1/history", "list_history", "The connection points and the files of each", "view",
                   {200: schemas.OBJECT}),
-    HttpOperation("GET", "/api/v1/history/{name}", "frames", "The history of a place, for `aurorad query run`", "tap",
+    HttpOperation("GET", "/api/v1/history/{name}", "get_history", "The history of a place, for `query run`", "tap",
                   {200: schemas.TEXT, 404: schemas.ERROR}, (HISTORY_FROM, HISTORY_FOLLOW),
                   media_type="application/octet-stream"),
 )  # fmt: skip
 
 VIEW_OPERATIONS = (
-    HttpOperation("GET", "/api/v1/views", "listed", "Every view, with its key and its fields", "view",
+    HttpOperation("GET", "/api/v1/views", "list_views", "Every view, with its key and its fields", "view",
                   {200: schemas.OBJECT}),
-    HttpOperation("GET", "/api/v1/views/{name}", "rows", "The rows of a view", "tap",
+    HttpOperation("GET", "/api/v1/views/{name}", "get_view", "The rows of a view", "tap",
                   {200: schemas.OBJECT, 404: schemas.ERROR}, (VIEW_WHERE, VIEW_LIMIT)),
 )  # fmt: skip
 

@@ -31,18 +31,17 @@ class ViewHandlers:
         self._queries = queries
         self._check_tap = check_tap
 
-    def listed(self, _: Request) -> Response:
+    def list_views(self, _: Request) -> Response:
         return json_answer({"views": list(self._queries.listing())})
 
-    def rows(self, request: Request) -> Response:
-        name = request.path_params["name"]
+    def get_view(self, request: Request) -> Response:
+        name, where, limit = request.path_params["name"], VIEW_WHERE.read(request), VIEW_LIMIT.read(request)
         self._check_tap(request, name)
         names = [view["name"] for view in self._queries.listing()]
         if name not in names:
             raise RequestError(404, f"there is no view '{name[:200]}'", did_you_mean(name[:200], names))
-        limit = VIEW_LIMIT.read(request)
         try:
-            found = self._queries.rows(name, VIEW_WHERE.read(request))
+            found = self._queries.rows(name, where)
         except AuroraError as error:
             raise RequestError(400, str(error), getattr(error, "hint", "")) from error
         shown = found.slice(max(0, found.count - limit), found.count)  # the newest
