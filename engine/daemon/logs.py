@@ -44,7 +44,8 @@ class JsonFormatter(logging.Formatter):
 class FloodFilter(logging.Filter):
     """Let so many lines of one kind through. The next line of a kind says how many were left out before it.
 
-    The kind of a line is its logger and its text before values are filled in.
+    The kind of a line is its logger and its text before values are filled in; of a text that is all values, its
+    beginning. The audit log has a limit of its own.
     """
 
     def __init__(self, a_second: float = LINES_A_SECOND, burst: float = BURST) -> None:
@@ -54,7 +55,10 @@ class FloodFilter(logging.Filter):
         self._left_out: dict[tuple[str, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        kind = (record.name, str(record.msg))
+        if record.name == "aurorad.audit":
+            return True
+        text = str(record.msg)
+        kind = (record.name, record.getMessage()[:40] if text.startswith("%s") else text)
         pace = self._kinds.get(kind)
         if pace is None:
             if len(self._kinds) >= KINDS:  # texts with values in them: each would be a kind of its own
