@@ -80,9 +80,10 @@ class QueryDaemon:
     def run(self, count: int, rows: int, expected: int) -> float:
         """Send all events; return events per second."""
         module = "engine.lab.bench.nexmark.from_bytes"
+        headers = int(self.format == "csv")
         with ExitStack() as stack:
             receiver = stack.enter_context(
-                child("engine.lab.bench.sockets.clients", "receive", self.format, self.sink, expected)
+                child("engine.lab.bench.sockets.clients", "receive", self.format, self.sink, expected, headers)
             )
             ports = zip(self.query.streams, self.sources, strict=True)
             senders = [stack.enter_context(child(module, self.format, s, count, port)) for s, port in ports]
