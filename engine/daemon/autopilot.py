@@ -1,9 +1,10 @@
 """``policy: auto`` in the daemon: a thread that watches utility, asks the simulator, and switches the policy.
 
-A forecast computes in Python and holds the GIL, so it takes time from the workers. The thread limits that in three
-ways: it makes no forecast while utility is good; forecasts take at most ``SHARE`` of the time, however large the
-network is; and within a forecast the thread sleeps as long as it computes. It has the scheduler's turn only while it
-copies the state of the queues.
+A forecast computes in Python and holds the GIL, so it takes time from the workers, and just when they have too little
+of it. The thread limits that in four ways. It makes no forecast while utility is good. Its forecasts are short
+(``STEPS``), and take at most ``SHARE`` of the time, however large the network is. Within a forecast it computes for a
+millisecond and then sleeps for nine. (A sleep as long as the work cost a network of 50 outputs a fifth of its utility
+at three times the knee: workers waited for the GIL.) It has the scheduler's turn only while it copies the queues.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from engine.run.core import Engine
 from engine.simulate.arrivals import READS_PER_S, Trains
 from engine.simulate.chooser import Chooser, waiting_worth
 from engine.simulate.what_if import RECENT_NS, Snapshot, WaitingTuples, WhatIf, waiting_now
+from scheduler.choice import Choice, FeltLevel, Pressure
 
 log = logging.getLogger("aurorad.scheduler")
 
 TICK_S = 0.1
 REST_S = 1.0  # while nothing waits or runs
 SHARE = 0.05
+STEPS = (800, 3_000)  # of a candidate in the short round and in the long one
+COMPUTE_NS, SLEEP = 1_000_000, 9.0  # within a forecast: at a time, and how many times as long it sleeps then
 RECENT_AT_MOST = 20_000  # trains
-SETTLE_NS = 1_000_000_000  # from the first tuple until the measured rates mean something
+SETTLE_NS = 2_000_000_000  # from the first tuple until the rates, and the shed plan of an overload, mean something
 STOP_S = 15.0
 BASE_NS = 3_600_000_000_000
 """The time of a snapshot: an hour. Times so small are exact as floats, and earlier arrivals are still positive."""
@@ -50,17 +54,24 @@ class Autopilot:
         now_ns: Callable[[], int],
     ) -> None:
         self._engine = engine
+        self._felt = [1.0] * len(engine.network.outputs)  # by output: utility by latency, when it last got something
+        self._felt_before: Sequence[LatencyReading] = ()
+        self._has_graph = [o.qos.latency is not None for o in engine.network.outputs]
         self._statistics = statistics
         self._latencies = latencies
         self._now_ns = now_ns
         self._ended = Event()
         self._slept_ns = 0  # processor time at the end of the last pause
         workers = len(engine.pool.busy_ns)
-        what_if = WhatIf(
-            engine.network, settings=engine.state.settings, workers=workers, let_others_work=self._let_others_work
+        self._what_if = WhatIf(
+            engine.network,
+            settings=engine.state.settings,
+            workers=workers,
+            let_others_work=self._let_others_work,
+            steps=STEPS,
         )
-        self.chooser = Chooser(engine.network, what_if, now_ns())
-        self._utility_before = (0.0, 0)  # utility sum and tuples at the last tick
+        self.chooser = Chooser(engine.network, self._what_if, now_ns(), first_looks=0)
+        self._before: Sequence[LatencyReading] = ()  # at the last look
         self._recent_trains: deque[tuple[int, int, int]] = deque(maxlen=RECENT_AT_MOST)
         self._begun_ns = now_ns()
         engine.ingress.recent = self._recent_trains
@@ -89,30 +100,62 @@ class Autopilot:
         chooser, now_ns = self.chooser, self._now_ns()
         if not self._statistics.rate_per_s.any():
             chooser.not_before(now_ns + SETTLE_NS)
+        before = chooser.choice.policy
+        if (back := chooser.feel(now_ns, self._feel())) is not None:
+            self._follow(before, back)
+            return
         if not chooser.is_due(now_ns):
             return
-        before, begun_ns = chooser.choice.policy, thread_time_ns()
-        self._slept_ns = begun_ns
+        begun_ns = self._slept_ns = thread_time_ns()
+        self._what_if.workers = self._engine.workers_at_work
         with self._engine.loop.paused():
             waiting = waiting_now(self._engine.state)
             worth = waiting_worth(self._engine.state, now_ns)
+        utility, pressure = self._news()
         found = chooser.look(
-            now_ns, min(self._utility(), worth), lambda: self._snapshot(now_ns, waiting), self._statistics
+            now_ns, min(utility, worth), lambda: self._snapshot(now_ns, waiting), self._statistics, pressure
         )
         spent_ns = thread_time_ns() - begun_ns
         chooser.not_before(now_ns + int(spent_ns / SHARE))
         log.debug("looked for a better policy than %s: %d ms of processor time", before, spent_ns / 1e6)
         if found is not None:
-            self._engine.follow(*found)
-            log.info("policy %s instead of %s: %s", found.policy, before, found.reason)
+            self._follow(before, found)
 
-    def _utility(self) -> float:
-        """Return the mean utility of the tuples that came out since the last tick; 1 if there were none."""
-        readings = self._latencies()
-        utility, tuples = sum(r.utility_sum for r in readings), sum(r.tuples for r in readings)
-        before = self._utility_before
-        self._utility_before = utility, tuples
-        return (utility - before[0]) / (tuples - before[1]) if tuples > before[1] else 1.0
+    def _follow(self, before: str, choice: Choice) -> None:
+        self._engine.follow(*choice)
+        log.info("policy %s instead of %s: %s", choice.policy, before, choice.reason)
+
+    def _feel(self) -> FeltLevel:
+        """Return what the outputs get now: their mean utility by latency, less what the shed plan costs them."""
+        now = self._latencies()
+        before, self._felt_before = self._felt_before or [LatencyReading()] * len(now), now
+        for number, (a, b) in enumerate(zip(before, now, strict=True)):
+            if b.tuples > a.tuples:
+                self._felt[number] = (b.utility_sum - a.utility_sum) / (b.tuples - a.tuples)
+        lost = self._engine.shedding.plan.loss / max(len(self._felt), 1)
+        mean = sum(self._felt) / max(len(self._felt), 1)
+        return FeltLevel(mean - lost, float(self._statistics.rate_per_s.sum()))
+
+    def _news(self) -> tuple[float, Pressure]:
+        """Return the mean utility of the outputs that got something since the last look (1 if none did), and how short
+        the engine is of memory, of speed and of time to its deadlines."""
+        now = self._latencies()
+        before, self._before = self._before or [LatencyReading()] * len(now), now
+        news = [(a, b, b.tuples - a.tuples) for a, b in zip(before, now, strict=True)]
+        utilities = [(b.utility_sum - a.utility_sum) / n for a, b, n in news if n > 0]
+        waits = [
+            (b.slowdown_sum - a.slowdown_sum) / n
+            for (a, b, n), has in zip(news, self._has_graph, strict=False)
+            if n > 0 and not has
+        ]
+        tuples = sum(n for _, _, n in news if n > 0)
+        storage = self._engine.storage
+        pressure = Pressure(
+            storage.held_bytes / max(storage.budget_bytes, 1),
+            sum(waits) / len(waits) if waits else 1.0,
+            sum(b.missed - a.missed for a, b, _ in news) / tuples if tuples > 0 else 0.0,
+        )
+        return sum(utilities) / len(utilities) if utilities else 1.0, pressure
 
     def _snapshot(self, now_ns: int, waiting: Sequence[WaitingTuples]) -> Snapshot:
         moved_ns = BASE_NS - now_ns
@@ -128,6 +171,8 @@ class Autopilot:
             tuple(max(1.0, rate / READS_PER_S) for rate in rates),
             {stream: (times + moved_ns, tuples) for stream, (times, tuples) in recent.items()},
             recent_ns,
+            self._engine.shedding.plan,
+            self._engine.shedding.values(),
         )
 
     def _recent(self, now_ns: int) -> tuple[dict[int, Trains], int]:
@@ -144,6 +189,6 @@ class Autopilot:
         if self._ended.is_set():
             raise _Ended
         spent_ns = thread_time_ns() - self._slept_ns
-        if spent_ns > 1_000_000:
-            sleep(spent_ns / 1e9)
+        if spent_ns > COMPUTE_NS:
+            sleep(SLEEP * spent_ns / 1e9)
             self._slept_ns = thread_time_ns()

@@ -21,7 +21,7 @@ class SimulatedAutopilot:
         self._reads = [1.0] * streams
         self._before = [(0, 0)] * streams  # tuples and trains
         self._begun_ns = self._before_ns = simulation.now_ns
-        self._delivered = (0.0, 0.0)  # utility and tuples until the last look
+        self._delivered = [(0.0, 0.0)] * len(simulation.recorders)  # utility and tuples until the last look
         simulation.tickers.append(self.tick)
 
     def tick(self) -> None:
@@ -49,19 +49,17 @@ class SimulatedAutopilot:
         self._before, self._before_ns = came, now_ns
 
     def _health(self, now_ns: int) -> float:
-        """Return the utility of the tuples that came out since the last look or wait now, whichever is less."""
+        """Return the mean utility of the outputs since the last look, or of what waits now, whichever is less."""
         simulation = self._simulation
         for recorder in simulation.recorders:
             recorder.fold()
-        utility = sum(r.utility for r in simulation.recorders)
-        tuples = sum(r.tuples for r in simulation.recorders)
-        before = self._delivered
-        self._delivered = utility, tuples
-        out = (utility - before[0]) / (tuples - before[1]) if tuples > before[1] else 1.0
-        return min(out, waiting_worth(simulation.state, now_ns))
+        before, self._delivered = self._delivered, [(r.utility, r.tuples) for r in simulation.recorders]
+        found = [(u - u0) / (n - n0) for (u, n), (u0, n0) in zip(self._delivered, before, strict=True) if n > n0]
+        return min(sum(found) / len(found) if found else 1.0, waiting_worth(simulation.state, now_ns))
 
     def _snapshot(self, now_ns: int) -> Snapshot:
         recent_ns = min(now_ns - self._begun_ns, RECENT_NS)
         recent = self._simulation.came_since(now_ns - recent_ns)
         waiting = waiting_now(self._simulation.state)
-        return Snapshot(now_ns, waiting, tuple(self._rates), tuple(self._reads), recent, recent_ns)
+        drops = self._simulation.execution.drops
+        return Snapshot(now_ns, waiting, tuple(self._rates), tuple(self._reads), recent, recent_ns, drops.plan)

@@ -75,6 +75,7 @@ class Simulation:
         self.now_ns = start_ns
         arc_bytes = [0.0 if a.box is None else float(self.statistics.tuple_bytes[a.box]) for a in network.arcs]
         self.storage = SimulatedStorage(arc_bytes, start_ns)
+        self.storage.counted_ns = warm_up_ns, count_until_ns
         self.state = SchedulerState(network, settings, self.statistics)
         self.expiry = Expiry(network)
         self.threads = SimulatedThreads(self.overheads, workers, start_ns)
@@ -382,7 +383,7 @@ class Simulation:
 
     def count_expired(self) -> None:
         """Count the tuples that were dropped on arcs as missed at the outputs: as many as would have come out there."""
-        expired = np.array(self.storage.expired, np.float64)
+        expired = np.array(self.storage.expired_counted, np.float64)
         missing = LoadModel(self.network).yields(expired, self.statistics.port_selectivity)
         for recorder, count in zip(self.recorders, missing.tolist(), strict=True):
             recorder.expired += round(count)

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 
 from catalog.loss import ValueCells
 from engine.simulate.storage import SimulatedTrain
-from load_shedder.shed_plan import ShedPlan
+from load_shedder.shed_plan import NOTHING_SHED, ShedPlan
 
 
 class Drops:
     """The shed plan in force, and what it has dropped so far."""
 
     def __init__(self, arcs: int) -> None:
+        self.plan: ShedPlan = NOTHING_SHED
         self.kept: Mapping[int, float] = {}  # by arc with a drop: the share that stays
         self.shed = [0] * arcs  # tuples dropped so far, by arc
         self._worth: dict[int, float] = {}  # by arc: the worth of a tuple that stays, relative to one before the drop
@@ -25,7 +26,7 @@ class Drops:
 
     def put(self, plan: ShedPlan, values: Mapping[int, ValueCells]) -> None:
         """Put a plan in force from now on."""
-        self.kept = plan.kept_on_arc
+        self.plan, self.kept = plan, plan.kept_on_arc
         self._worth = {}
         for drop in plan.drops:
             arc, kept = drop.place.arc, 1.0 - drop.share

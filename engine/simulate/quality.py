@@ -143,6 +143,18 @@ def summary(recorders: list[DeliveryRecorder]) -> Quality:
     )
 
 
+def mean_by_output(recorders: list[DeliveryRecorder]) -> float:
+    """Return the utility of an output, as a mean over the outputs that got something or lost all of it to expiry.
+
+    Every output counts the same, as in the goal of the load shedder: the sum of the outputs' utilities. A mean over
+    tuples would give up an output with few tuples for one with many.
+    """
+    for recorder in recorders:
+        recorder.fold()
+    found = [r.utility / (r.tuples + r.expired) for r in recorders if r.tuples + r.expired > 0]
+    return sum(found) / len(found) if found else 1.0
+
+
 def quantile(cells: Floats, share: float) -> float:
     """Return the latency below which this share of the tuples lies, by interpolation inside its cell."""
     cumulative = np.cumsum(cells)

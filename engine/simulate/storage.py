@@ -108,6 +108,8 @@ class SimulatedStorage:
         self.peak_bytes = 0.0
         self.byte_ns = 0.0  # bytes integrated over time
         self.expired = [0] * len(tuple_bytes)  # tuples, by arc
+        self.counted_ns = (0, 2**62)  # arrivals of this time count ...
+        self.expired_counted = [0] * len(tuple_bytes)  # ... and these of them expired
         self.waiting = [0] * len(tuple_bytes)  # tuples that wait now, by arc
         self.taken = [0] * len(tuple_bytes)  # tuples taken so far, by arc
         self.has_room = True
@@ -162,9 +164,11 @@ class SimulatedStorage:
     def expire(self, arc: int, tuples: int, trains: int) -> tuple[list[SimulatedTrain], int, int]:
         """Drop tuples from the head of a queue. Return no trains, the tuples dropped, and the trains gone."""
         dropped, whole = 0, 0
+        from_ns, until_ns = self.counted_ns
         while dropped < tuples and whole < trains:
-            _, count, gone = self.take(arc, tuples - dropped, trains - whole)
+            lost, count, gone = self.take(arc, tuples - dropped, trains - whole)
             dropped, whole = dropped + count, whole + gone
+            self.expired_counted[arc] += sum([t.count for t in lost if from_ns <= t.first_ns < until_ns])
             if not count and not gone:
                 break
         self.expired[arc] += dropped

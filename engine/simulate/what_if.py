@@ -7,6 +7,8 @@ everything is out.
 - Arrivals at the start of the horizon are not counted (``SCENE``). They are served together with the backlog of this
   moment, which is the same for every policy; the forecast is about where a policy leads.
 - Arrivals at the end are not counted either (``PRESSURE``). They only compete with the tuples before them.
+- The shed plan in force drops what it drops, under every candidate alike. Without it every policy would be judged by
+  how it drowns.
 - The horizon covers the longest latency graph twice; a shorter one would not see what waiting costs in the end. It also
   covers twice the age of the oldest waiting tuple; otherwise every policy would be judged by how it clears the same
   backlog. A limit on the number of steps bounds it.
@@ -25,13 +27,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from catalog.loss import ValueCells
 from catalog.network import Network
 from catalog.stats import Statistics
 from engine.simulate.arrivals import Trains, poisson
 from engine.simulate.core import Simulation
 from engine.simulate.overheads import Overheads
-from engine.simulate.quality import summary
+from engine.simulate.quality import mean_by_output, summary
 from engine.simulate.storage import SimulatedTrain
+from load_shedder.shed_plan import NOTHING_SHED, ShedPlan
 from scheduler.choice import Forecast, finalists
 from scheduler.policies import policies
 from scheduler.state import SchedulerSettings, SchedulerState
@@ -45,7 +49,7 @@ RECENT_NS = MOST_NS
 LONG_ENOUGH = 0.9  # a short round that covers this share of the long one replaces it
 SCENE, PRESSURE = 0.25, 0.35  # shares of the horizon, at its start and at its end, whose arrivals are not counted
 ENTRIES_AT_MOST = 64  # by arc; more are merged
-SLICE_NS = 100_000_000
+SLICE_NS, BRIEF_SLICE_NS = 100_000_000, 5_000_000
 
 
 class WaitingTuples(NamedTuple):
@@ -66,6 +70,8 @@ class Snapshot(NamedTuple):
     reads: tuple[float, ...]  # by stream, tuples in one read
     recent: Mapping[int, Trains] = {}  # by stream, the recent arrivals; empty: unknown
     recent_ns: int = 0  # the time that they span, until now
+    plan: ShedPlan = NOTHING_SHED  # in force
+    values: Mapping[int, ValueCells] = {}  # by arc: the worth of its tuples, where the plan drops by value
 
 
 def waiting_now(state: SchedulerState) -> tuple[WaitingTuples, ...]:
@@ -122,8 +128,8 @@ def _again(trains: Trains, snapshot: Snapshot, times: int, duration_ns: int) -> 
 class WhatIf:
     """Forecasts for one network.
 
-    ``let_others_work`` is called after every 100 ms of virtual time; a daemon's other threads get the GIL there. A
-    simulation, which has no other threads, needs none.
+    ``let_others_work`` is called after every 5 ms of virtual time; a daemon's other threads get the GIL there. A
+    simulation, which has no other threads, needs none. ``steps`` are the expected steps of a candidate in both rounds.
     """
 
     def __init__(
@@ -135,10 +141,12 @@ class WhatIf:
         overheads: Overheads | None = None,
         seed: int = 0,
         let_others_work: Callable[[], None] | None = None,
+        steps: tuple[int, int] | None = None,
     ) -> None:
+        self._steps = steps
         self._network = network
         self._settings = settings
-        self._workers = workers
+        self.workers = workers  # at work now
         self._overheads = overheads or Overheads()
         self._seed = seed
         self._let_others_work = let_others_work
@@ -151,7 +159,7 @@ class WhatIf:
         """Forecast every candidate on the same arrivals, in the order of ``names``."""
         self._asked += 1
         frozen = deepcopy(statistics)
-        short, long = STEPS
+        short, long = self._steps or STEPS
         found, seen = self._try(names, snapshot, frozen, short)
         if seen and self._horizon_ns(snapshot, short) >= LONG_ENOUGH * self._horizon_ns(snapshot, long):
             return found
@@ -195,9 +203,12 @@ class WhatIf:
                 continue
             taken = simulation.totals.plans
             fewest = taken if fewest is None else min(fewest, taken)
+            simulation.count_expired()
             quality = summary(simulation.recorders)
             counted = max(counted, quality.tuples)
-            found[name] = Forecast(name, quality.utility, quality.mean_ns)
+            utility = mean_by_output(simulation.recorders)
+            memory_bytes = simulation.storage.byte_ns / max(simulation.now_ns - snapshot.now_ns, 1)
+            found[name] = Forecast(name, utility, quality.mean_ns, quality.slowdown_mean, memory_bytes)
         if fewest is None:
             self._steps_a_train *= DEARER
         elif came:
@@ -220,17 +231,20 @@ class WhatIf:
             trains,
             statistics=statistics,
             settings=self._settings,
-            workers=self._workers,
+            workers=self.workers,
             overheads=self._overheads,
             start_ns=snapshot.now_ns,
             warm_up_ns=snapshot.now_ns + int(duration_ns * SCENE),
             count_until_ns=snapshot.now_ns + int(duration_ns * (1 - PRESSURE)),
         )
+        simulation.execution.drops.put(snapshot.plan, snapshot.values)
+        simulation.loop.dead_points = simulation.expiry.points(snapshot.plan.outputs)
         for arc, tuples, first_ns, mean_ns in snapshot.waiting:
             simulation.put(arc, SimulatedTrain(tuples, first_ns, 2 * mean_ns - first_ns, mean_ns))
         until_ns = snapshot.now_ns
+        slice_ns = SLICE_NS if self._let_others_work is None else BRIEF_SLICE_NS
         while not simulation.is_done:
-            until_ns += SLICE_NS
+            until_ns += slice_ns
             simulation.run(until_ns)
             if self._let_others_work is not None:
                 self._let_others_work()

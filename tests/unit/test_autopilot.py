@@ -110,11 +110,50 @@ def test_a_real_forecast_on_a_real_engine() -> None:
     statistics.rate_per_s[:] = 50.0
     engine = Engine(net, [lambda train: None] * 6, workers=1, policy="auto", statistics=statistics)
     clock = [time_ns()]
-    pilot = Autopilot(engine, statistics, list, lambda: clock[0])
-    clock[0] += 2 * SECOND
+    late = [LatencyReading(tuples=10, utility_sum=5.0)] * 6
+    pilot = Autopilot(engine, statistics, lambda: late, lambda: clock[0])
+    clock[0] += 3 * SECOND
     pilot.tick()
     assert pilot.chooser.looks == 1 and not pilot.chooser.is_due(clock[0])
     assert pilot.chooser.choice.policy == "qos", "there is next to no load: nothing to be gained"
+
+
+def test_a_policy_that_gives_less_is_left_again(caplog: pytest.LogCaptureFixture) -> None:
+    net = network()
+    statistics = Statistics(net)
+    statistics.rate_per_s[:] = 100.0
+    engine = Engine(net, [lambda train: None] * 6, workers=1, policy="auto", statistics=statistics)
+    clock, worth = [time_ns()], [0.8]
+    tuples, utility = 0, 0.0
+
+    def latencies() -> list[LatencyReading]:
+        nonlocal tuples, utility
+        tuples, utility = tuples + 10, utility + 10 * worth[0]
+        return [LatencyReading(tuples=tuples, utility_sum=utility)] * 6
+
+    pilot = Autopilot(engine, statistics, latencies, lambda: clock[0])
+    pilot.chooser = Chooser(net, Judge(), clock[0])
+    with caplog.at_level(logging.INFO, "aurorad.scheduler"):
+        for _ in range(60):
+            clock[0] += SECOND // 10
+            pilot.tick()
+            worth[0] = 0.8 if engine.choice.policy == "qos" else 0.6
+    assert engine.choice.policy == "qos" and engine.choice.reason.startswith("measured")
+    assert any("policy qos instead of bts: measured: utility 0.800 before, 0.600" in r.message for r in caplog.records)
+
+
+def test_without_reason_it_computes_nothing() -> None:
+    net, clock, judge = network(), [time_ns()], Judge()
+    statistics = Statistics(net)
+    statistics.rate_per_s[:] = 100.0
+    engine = Engine(net, [lambda train: None] * 6, workers=1, policy="auto", statistics=statistics)
+    well = [LatencyReading(tuples=10, utility_sum=10.0)] * 6
+    pilot = Autopilot(engine, statistics, lambda: well, lambda: clock[0])
+    pilot.chooser = Chooser(net, judge, clock[0], first_looks=0)
+    for _ in range(10):
+        clock[0] += 5 * SECOND
+        pilot.tick()
+    assert not judge.asked
 
 
 def test_the_network_file_may_ask_for_it() -> None:

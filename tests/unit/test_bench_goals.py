@@ -49,13 +49,16 @@ def test_below_the_knee_only_the_first_second_is_forgiven() -> None:
 
 def test_steps_spread_windows_and_the_contract() -> None:
     step = StepAnswer(1.0, 1.5, 6.0, 0)
-    runs = [run("qos", 0.8, step=step, covered=(90, 100), wrong_windows=1), run("qos", 1.0, step=step, covered=(0, 0))]
+    runs = [
+        run("qos", 0.8, step=step, covered=(900, 1_000), wrong_windows=1),
+        run("qos", 1.0, step=step, covered=(0, 0)),
+    ]
     said = by_goal([cell(3.0, runs, "step", promised=0.0)])
     assert said["a step settles within 2 s"].startswith("reached")
     assert "(6.0 s)" in said["full delivery is back within 5 s"]
     assert "(22%)" in said["spread of runs <= 10%"]
     assert "(1 wrong)" in said["exact windows wrong: 0"]
-    assert "(90.0% of 100)" in said["intervals at 95 % hold the truth in >= 94% of the windows"]
+    assert "(90.0% of 1000)" in said["intervals at 95 % hold the truth in >= 94% of the windows"]
     assert "(-100%)" in said["contract: total within 10%"] and said["contract: knee within 20%"].startswith("reached")
 
 

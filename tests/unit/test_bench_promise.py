@@ -112,7 +112,12 @@ def test_the_ideal_keeps_the_tuples_of_most_worth() -> None:
 
 
 def small(windows: dict[str, str]) -> PromiseNetwork:
-    aggregate = {"aggregate": "rows", "window": {"tumbling": "1s"}, "by": ["k"], "select": {"n": "count(*)"}}
+    aggregate = {
+        "aggregate": "rows",
+        "window": {"tumbling": "1s"},
+        "by": ["k"],
+        "select": {"n": "count(*)", "mean": "avg(v)"},
+    }
     document = {
         "engine": {"workers": 2},
         "streams": {"rows": {"schema": {"ts": "timestamp", "id": "bigint", "k": "string", "v": "double", "size": "int"},
@@ -138,7 +143,7 @@ def test_the_truth_of_windows_has_the_rows_of_each(tmp_path: Path) -> None:
     truth = maker.make(ArrivalShape("uniform", 1.0, 2.0), {"rows": 1_000.0}, begun_ns)
     rows = truth.windows["out"]
     assert {end for end, _ in rows} == {begun_ns + 10**9, begun_ns + 2 * 10**9}
-    assert sum(rows.values()) == 2_000
+    assert sum(window.rows for window in rows.values()) == 2_000
     assert truth.due["out"].tuples.sum() == 4  # the windows of the last second end after the schedule
 
 

@@ -10,9 +10,21 @@ from catalog.qos import QoS, QoSGraph
 from catalog.stats import Statistics
 from engine.simulate.chooser import FIRST_LOOKS, LONGEST_NS, Chooser, waiting_worth
 from engine.simulate.overheads import Overheads
+from engine.simulate.quality import DeliveryRecorder, mean_by_output
 from engine.simulate.sketch import NetworkSketch
+from engine.simulate.storage import SimulatedTrain
 from engine.simulate.what_if import Snapshot, WaitingTuples, WhatIf, waiting_now
-from scheduler.choice import MARGIN, Forecast, candidates, finalists, first_choice, next_choice
+from load_shedder.shed_plan import Drop, DropPlace, ShedPlan
+from scheduler.choice import (
+    MARGIN,
+    FeltLevel,
+    Forecast,
+    Pressure,
+    candidates,
+    finalists,
+    first_choice,
+    next_choice,
+)
 from scheduler.events import Enqueued
 from scheduler.policies import policies, policy_infos, requirements
 from scheduler.state import SchedulerSettings, SchedulerState
@@ -66,6 +78,75 @@ def test_among_equals_the_quicker_one_if_it_is_clearly_so() -> None:
     assert next_choice("qos", said(("qos", 0.998, 12.0), ("fcfs", 1.0, 10.0))) is None
     changed = next_choice("qos", said(("qos", 0.998, 40.0), ("fcfs", 1.0, 10.0), ("hr", 0.7, 1.0)))
     assert changed is not None and changed.policy == "fcfs"
+
+
+def test_candidates_follow_what_the_engine_is_short_of() -> None:
+    network, bare = chains(TIGHT, LOOSE), chains(None, None)
+    assert not {"chain", "hnr", "ats"} & set(candidates(network))
+    assert "chain" in candidates(network, Pressure(memory=0.6))
+    assert "ats" in candidates(network, Pressure(missed=0.1)) and "ats" not in candidates(bare, Pressure(missed=0.1))
+    assert "hnr" in candidates(bare, Pressure(slowdown=20.0))
+    for pressure in (Pressure(0.9, 50.0, 0.5), Pressure()):
+        for net in (network, bare):
+            assert not any(requirements(name, net) for name in candidates(net, pressure))
+
+
+def test_among_equals_the_criterion_decides_that_the_engine_is_short_of() -> None:
+    found = [
+        Forecast("qos", 0.9, 1e6, slowdown=9.0, memory_bytes=8e6),
+        Forecast("chain", 0.899, 2e6, slowdown=20.0, memory_bytes=1e6),
+        Forecast("hnr", 0.9, 2e6, slowdown=2.0, memory_bytes=8e6),
+        Forecast("fcfs", 0.5, 1.0, slowdown=1.0, memory_bytes=1.0),
+    ]
+    assert next_choice("qos", found) is None
+    memory, slowdown = (next_choice("qos", found, Pressure(m, s).short_of) for m, s in ((0.6, 1.0), (0.1, 9.0)))
+    assert memory is not None and memory.policy == "chain" and "1 MB; qos" in memory.reason
+    assert slowdown is not None and slowdown.policy == "hnr" and "slowdown 2; qos" in slowdown.reason
+
+
+def test_a_change_is_measured_and_taken_back_if_it_gave_less() -> None:
+    network = chains(TIGHT, LOOSE)
+    better = said(("qos", 0.5), ("hr", 0.9))
+    for after, load, stays in ((0.5, 100.0, False), (0.68, 100.0, True), (0.5, 150.0, True)):
+        chooser = Chooser(network, Judge(better, better), first_looks=0)
+        now_ns = 0
+        for _ in range(10):
+            now_ns += SECOND // 10
+            assert chooser.feel(now_ns, FeltLevel(0.7, 100.0)) is None
+        assert chooser.look(now_ns, 0.5, lambda: Snapshot(0, (), (), ()), Statistics(network)) is not None
+        back = None
+        for _ in range(35):
+            now_ns += SECOND // 10
+            back = chooser.feel(now_ns, FeltLevel(after, load)) or back
+        assert (back is None) == stays, (after, load)
+        assert chooser.choice.policy == ("hr" if stays else "qos")
+        if not stays:
+            asked: list[str] = []
+            chooser._what_if.forecasts = lambda s, t, names, c, asked=asked: asked.extend(names) or []  # type: ignore
+            chooser.look(now_ns, 0.5, lambda: Snapshot(0, (), (), ()), Statistics(network))
+            assert "hr" not in asked and "qos" in asked, "barred for a while"
+
+
+def test_forecasts_see_the_drops_of_the_plan_in_force() -> None:
+    """One chain at twice its capacity drowns; with half of its tuples dropped it does not."""
+    network = chains(TIGHT, TIGHT)
+    snapshot = Snapshot(10 * SECOND, (), (1_000.0, 0.0), (1.0, 1.0))
+    arc = network.boxes[0].in_arcs[0]
+    plan = ShedPlan(number=1, drops=(Drop(DropPlace(arc, "random", (0,)), 0.7),))
+    drowned, kept = (ask(network, s, ("fcfs",))["fcfs"] for s in (snapshot, snapshot._replace(plan=plan)))
+    assert drowned < 0.5 < 0.95 < kept
+
+
+def test_every_output_counts_the_same() -> None:
+    busy, quiet = (DeliveryRecorder(QoS(TIGHT), 1.0, 0) for _ in range(2))
+    busy.deliver(SimulatedTrain(1_000, 0, 0, 0), 0)
+    quiet.deliver(SimulatedTrain(10, 0, 0, 0), 2 * SECOND)
+    lost = DeliveryRecorder(QoS(TIGHT), 1.0, 0)
+    lost.expired = 5
+    idle = DeliveryRecorder(QoS(TIGHT), 1.0, 0)
+    assert mean_by_output([busy, quiet, idle]) == pytest.approx(0.5)
+    assert mean_by_output([busy, quiet, lost]) == pytest.approx(1 / 3)
+    assert mean_by_output([idle]) == 1.0
 
 
 def test_after_a_change_it_does_not_change_back() -> None:

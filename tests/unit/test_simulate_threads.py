@@ -160,7 +160,7 @@ def test_what_expired_counts_by_what_would_have_come_out() -> None:
     sketch.output(cut)
     network = sketch.network()
     run = Simulation(network, policies()["fcfs"], {}, overheads=FREE)
-    run.storage.expired[network.boxes[0].in_arcs[0]] = 80
+    run.storage.expired_counted[network.boxes[0].in_arcs[0]] = 80
     run.count_expired()
     assert [r.expired for r in run.recorders] == [10, 20]
 

@@ -16,6 +16,6 @@ import typer
 def register(app: typer.Typer) -> None:
     from engine.cli.bench.group import bench
 
-    for name in ("benchmarks", "change", "figures", "overload", "promise"):
+    for name in ("benchmarks", "auto", "change", "figures", "overload", "promise"):
         import_module(f"{__name__}.{name}")  # a module adds its commands to the group as it is imported
     app.add_typer(bench, name="bench")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def take(name: str, quick: bool, as_json: bool, run: Callable[[Options], Iterable[Result]]) -> None:
+    """Run a benchmark and print its results; a BenchError ends the command with exit code 1."""
     from rich.console import Console
 
     from engine.lab.bench.harness import BenchError, Options
     from engine.lab.bench.report import show
 
-    """Run a benchmark and print its results; a BenchError ends the command with exit code 1."""
     try:
         show(run(Options(quick)), as_json=as_json, console=Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH))
     except BenchError as error:
@@ -132,33 +131,6 @@ def vpipe(as_json: Json = False, quick: Quick = False) -> None:
     from engine.lab.bench.vpipe import run
 
     take("vpipe", quick, as_json, run)
-
-
-@bench.command()
-def auto(
-    seed: Annotated[int, typer.Option(min=0, help="Seed of networks and arrivals.")] = 7,
-    only: Annotated[str, typer.Option(help="Only workloads whose name contains this: demo, P0.11, 'load 0.9'.")] = "",
-    keep: Annotated[Path | None, typer.Option(help="A folder that keeps results; a later run reuses them.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
-    as_json: Json = False,
-    quick: Quick = False,
-) -> None:
-    """Compare the policy auto with every fixed policy in the simulator, on workloads of the papers and on the demo.
-
-    \b
-      aurorad bench auto --quick
-      aurorad bench auto --keep runs --jobs 2
-
-    Exit codes: 0 measured, 1 no workload has that name, or a kept result
-    cannot be read.
-    """
-    from engine.lab.bench.auto.bench import run
-    from engine.lab.bench.auto.pieces import AutoPiece, PieceStore
-
-    def print_progress(done: int, of: int, piece: AutoPiece, seconds: float) -> None:
-        typer.echo(f"{done:4} of {of}  {seconds:6.1f} s  {piece.case}, {piece.policy}", err=True)
-
-    take("auto", quick, as_json, lambda options: run(options, seed, PieceStore(keep, jobs, print_progress), only))
 
 
 @bench.command()

@@ -51,7 +51,9 @@ between. Behind a filter it is the share that was kept where tuples were dropped
 `approximate: {confidence: 95%}` adds two fields for each field of `select` that is a count, a sum or an avg: `n_low`
 and `n_high` for `n`. The value that the window would have without drops lies between them in 95 % of all results. `n`
 itself counts what was seen. The tuples must have been dropped at random and about evenly over the window. Sums and
-means of fewer than 5 values have no interval (NULL).
+means of fewer than 5 values have no interval (NULL). Values with a long tail need some hundred tuples; a value that
+only a few tuples have may not be in the sample at all, so count rare ones (`count(*) filter (where ...)`) instead of
+adding them up.
 
 Cost: about 30 ns a tuple for three functions, and it does not grow with the number of keys or open windows. State:
 about 100 bytes for each key in each open pane, and 512 more for approx_count_distinct. A tumbling window is one pane; a

@@ -206,7 +206,11 @@ class Moments(Accumulator):
     their variance is exactly 0, however they are divided into trains and panes.
     """
 
-    cells = (AccumulatorCell(np.int64, 0), AccumulatorCell(np.float64, 0.0), AccumulatorCell(np.float64, 0.0))
+    cells: tuple[AccumulatorCell, ...] = (
+        AccumulatorCell(np.int64, 0),
+        AccumulatorCell(np.float64, 0.0),
+        AccumulatorCell(np.float64, 0.0),
+    )
 
     def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
         rows, values = rows.where(column.valid, column.values)
@@ -241,6 +245,44 @@ class Moments(Accumulator):
         cells[0][slots] = total
         cells[1][slots] = np.where(counts > 0, means + delta * share, more_means)
         cells[2][slots] = squares + more_squares + np.where(counts > 0, delta * delta * counts * share, 0.0)
+
+
+class SkewedMoments(Moments):
+    """Moments, and the sum of cubed deviations: how far the values lean to one side. Merged by Pebay's formula."""
+
+    cells = (*Moments.cells, AccumulatorCell(np.float64, 0.0))
+
+    def add(self, cells: Sequence[Array], rows: SlottedRows, column: Vector) -> None:
+        rows, values = rows.where(column.valid, column.values)
+        unique, local = rows.distinct
+        size = unique.shape[0]
+        values = values.astype(np.float64, copy=False)
+        counts = np.bincount(local, minlength=size)
+        some = np.empty(size)
+        some[local] = values
+        means = some + np.bincount(local, values - some.take(local), size) / counts
+        deviations = values - means.take(local)
+        squares = deviations * deviations
+        powers = [np.bincount(local, power, size) for power in (squares, squares * deviations)]
+        self.merge(cells, unique, [counts, means, *powers])
+
+    def reduce(self, partial: Partial, starts: Numbers) -> Partial:
+        counts, means, squares, cubes = partial
+        total, mean, square = super().reduce([counts, means, squares], starts)
+        segment = np.repeat(np.arange(starts.shape[0]), np.diff(starts, append=counts.shape[0]))
+        deviations = np.where(counts > 0, means - mean.take(segment), 0.0)
+        cube = np.add.reduceat(cubes + deviations * (3.0 * squares + counts * deviations * deviations), starts)
+        return [total, mean, square, cube]
+
+    def merge(self, cells: Sequence[Array], slots: Numbers, partial: Partial) -> None:
+        counts, means, squares, cubes = [c[slots] for c in cells]
+        more, more_means, more_squares, more_cubes = partial
+        total = np.maximum(counts + more, 1)
+        delta = np.where((more > 0) & (counts > 0), more_means - means, 0.0)
+        apart = delta**3 * counts * more * (counts - more) / (total * total)
+        leaning = 3.0 * delta * (counts * more_squares - more * squares) / total
+        super().merge(cells[:3], slots, partial[:3])
+        cells[3][slots] = cubes + more_cubes + apart + leaning
 
 
 class End(Accumulator):

@@ -198,8 +198,8 @@ def latest_ns(batch: pa.RecordBatch, times: Sequence[str]) -> npt.NDArray[np.int
     return latest
 
 
-class OutputReader:
-    """Read one output: counts, utility and value by due time, in tenths of a second."""
+class OutputTally:
+    """What one output delivered: counts, utility and value by due time, in tenths of a second."""
 
     def __init__(self, spec: dict[str, Any], seconds: float) -> None:
         self.spec = spec
@@ -208,26 +208,12 @@ class OutputReader:
         self.counts, self.utility, self.value = (np.zeros(self._bins) for _ in range(3))
         self.tuples = 0
         self.latencies: list[np.ndarray[Any, Any]] = []
-        self.connection = socket.create_connection(("127.0.0.1", spec["port"]))
         self.begun_ns = 0
-        self._kept: list[tuple[pa.RecordBatch, int]] = []  # whole results and when they came, where they are wanted
 
-    def run(self) -> None:
-        try:
-            with self.connection.makefile("rb", 1 << 20) as file, pa.ipc.open_stream(file) as stream:
-                for batch in stream:
-                    self._take(batch, time.time_ns())
-        except (OSError, pa.ArrowException):
-            return
-
-    def _take(self, batch: pa.RecordBatch, now_ns: int) -> None:
-        if not batch.num_rows:
-            return
-        self.tuples += batch.num_rows
-        if "rows" in self.spec:
-            self._kept.append((batch, now_ns))
-        due_ns = latest_ns(batch, self.spec["times"])
-        delay_ns = now_ns - due_ns
+    def add(self, due_ns: npt.NDArray[np.int64], came_ns: int, columns: Any) -> None:
+        """Count results that were due at these times and came now. Their worth follows from ``columns``."""
+        self.tuples += len(due_ns)
+        delay_ns = came_ns - due_ns
         at = ((due_ns - self.begun_ns) * BINS_PER_S // 1_000_000_000).astype(np.int64)
         inside = (at >= 0) & (at < self._bins)
         at, delay_ns = at[inside], delay_ns[inside]
@@ -235,16 +221,7 @@ class OutputReader:
         self.latencies.append(delay_ns[at >= self._warm])
         self.counts += np.bincount(at, minlength=self._bins)
         self.utility += np.bincount(at, np.interp(delay_ns, xs, ys), self._bins)
-        self.value += np.bincount(at, worths(self.spec["value"], batch.num_rows, batch)[inside], self._bins)
-
-    def write_rows(self) -> None:
-        """Write the results that were kept to the file that the spec names, each with the time at which it came."""
-        if self._kept:
-            schema = self._kept[0][0].schema.append(pa.field("came_ns", pa.int64()))
-            with pa.OSFile(self.spec["rows"], "wb") as file, pa.ipc.new_file(file, schema) as writer:
-                for batch, now_ns in self._kept:
-                    came = pa.array(np.full(batch.num_rows, now_ns, np.int64))
-                    writer.write_batch(pa.RecordBatch.from_arrays([*batch.columns, came], schema=schema))
+        self.value += np.bincount(at, worths(self.spec["value"], len(due_ns), columns)[inside], self._bins)
 
     def answer(self) -> dict[str, Any]:
         delays = np.concatenate(self.latencies) if self.latencies else np.zeros(0)
@@ -259,6 +236,39 @@ class OutputReader:
             "value": self.value.tolist(),
             "warm": self._warm,
         }
+
+
+class OutputReader(OutputTally):
+    """Read one output over its socket."""
+
+    def __init__(self, spec: dict[str, Any], seconds: float) -> None:
+        super().__init__(spec, seconds)
+        self.connection = socket.create_connection(("127.0.0.1", spec["port"]))
+        self._kept: list[tuple[pa.RecordBatch, int]] = []  # whole results and when they came, where they are wanted
+
+    def run(self) -> None:
+        try:
+            with self.connection.makefile("rb", 1 << 20) as file, pa.ipc.open_stream(file) as stream:
+                for batch in stream:
+                    self._take(batch, time.time_ns())
+        except (OSError, pa.ArrowException):
+            return
+
+    def _take(self, batch: pa.RecordBatch, now_ns: int) -> None:
+        if not batch.num_rows:
+            return
+        if "rows" in self.spec:
+            self._kept.append((batch, now_ns))
+        self.add(latest_ns(batch, self.spec["times"]), now_ns, batch)
+
+    def write_rows(self) -> None:
+        """Write the results that were kept to the file that the spec names, each with the time at which it came."""
+        if self._kept:
+            schema = self._kept[0][0].schema.append(pa.field("came_ns", pa.int64()))
+            with pa.OSFile(self.spec["rows"], "wb") as file, pa.ipc.new_file(file, schema) as writer:
+                for batch, now_ns in self._kept:
+                    came = pa.array(np.full(batch.num_rows, now_ns, np.int64))
+                    writer.write_batch(pa.RecordBatch.from_arrays([*batch.columns, came], schema=schema))
 
 
 def read(spec: dict[str, Any]) -> None:

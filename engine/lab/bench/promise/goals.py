@@ -13,7 +13,9 @@ OF_IDEAL, OF_NAIVE, CLAIM_OFF, CONTRACT_OFF, KNEE_OFF = 0.9, 1.0, 0.1, 0.1, 0.2
 SETTLE_S, RESTORE_S, SPREAD, COVERED, GROWTH = 2.0, 5.0, 0.1, 0.94, 1.25
 STARVED, WORTH_IT = 0.05, 0.2  # an output below the first, where the ideal gives it the second or more
 BELOW_THE_KNEE = 0.9
-LEAST_WINDOWS = 30  # with an interval, for a statement about their coverage
+LEAST_INTERVALS = 1_000
+"""For a statement about their coverage. Intervals that hold in 95 % of all cases hold in 91.7 % or less of 120 windows
+once in 13 runs, by chance."""
 
 
 class GoalVerdict(NamedTuple):
@@ -132,7 +134,7 @@ def _exact(cell: PromiseCell, contender: str) -> Iterator[tuple[float, str]]:
 
 def _covered(cell: PromiseCell, contender: str) -> Iterator[tuple[float, str]]:
     held, known = (sum(r.covered[i] for r in cell.of(contender)) for i in (0, 1))
-    if known >= LEAST_WINDOWS:
+    if known >= LEAST_INTERVALS:
         yield COVERED - held / known, f"{held / known:.1%} of {known}"
 
 

@@ -24,6 +24,7 @@ from engine.lab.bench.promise.kinds import PromiseNetwork
 from engine.lab.bench.promise.truth import Truth, WindowRows
 
 Floats = npt.NDArray[np.float64]
+SLIGHT = 1e-9  # of a mean: sums of floats depend on their order
 LAST_S = 0.5  # before the end of the schedule: not judged, some of it is still under way
 
 
@@ -94,8 +95,8 @@ class Judgement(NamedTuple):
 class _JudgedWindows(NamedTuple):
     answer: dict[str, Any]
     wrong: int  # exact windows with a wrong number of rows
-    held: int  # approximate windows whose interval holds the true number of rows
-    known: int  # and all that have an interval
+    held: int  # intervals of approximate windows that hold the true number of rows, or the true mean
+    known: int  # and all intervals
 
 
 def judge_run(
@@ -149,18 +150,20 @@ def _windows(
         ends = table["window_end"].cast(pa.timestamp("ns")).cast(pa.int64())
         columns: list[list[Any]] = [c.to_pylist() for c in (ends, table["k"], table["n"], table["came_ns"])]
         has_bars = "n_low" in table.column_names
-        bars = [table[name if has_bars else "n"].to_pylist() for name in ("n_low", "n_high")]
+        names = [name if has_bars else "n" for name in ("n_low", "n_high", "mean_low", "mean_high")]
+        bars = [table[name].to_pylist() for name in names]
         graph = output.qos.latency
-        for end_ns, key, n, came_ns, low, high in zip(*columns, *bars, strict=True):
+        for end_ns, key, n, came_ns, *bounds in zip(*columns, *bars, strict=True):
             at = (end_ns - begun_ns) * BINS_PER_S // 1_000_000_000
             if not 0 <= at < bins:
                 continue
-            whole = truth.get((end_ns, key), 0)
+            whole, mean = truth.get((end_ns, key), (0, 0.0))
             weight = float(n == whole) if is_exact else min(1.0, n / max(whole, 1))
             wrong += is_exact and n != whole
             if has_bars and at >= answer["warm"]:
-                known += 1
-                held += low <= whole <= high
+                intervals = [(whole, *bounds[:2]), (mean, *bounds[2:])]
+                told = [low - SLIGHT <= value <= high + SLIGHT for value, low, high in intervals if low is not None]
+                known, held = known + len(told), held + sum(told)
             late = 1.0 if graph is None else graph.utility(came_ns - end_ns)
             counts[at] += 1
             utility[at] += late

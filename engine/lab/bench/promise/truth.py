@@ -30,8 +30,17 @@ from router.event_time import EventTime
 from storage.train import Train
 
 Floats = npt.NDArray[np.float64]
-WindowRows = dict[tuple[int, str], int]
-"""By end and key of a window: the rows in it."""
+
+
+class WindowTruth(NamedTuple):
+    """A window of which nothing was dropped."""
+
+    rows: int
+    mean: float
+
+
+WindowRows = dict[tuple[int, str], WindowTruth]
+"""By end and key of a window."""
 DRAIN_S = 300.0
 
 
@@ -76,8 +85,8 @@ class TruthMaker:
                 inside = at[(at >= 0) & (at < bins)]
                 counts[output.name] += np.bincount(inside, minlength=bins)
                 if rows is not None:
-                    keys, n = (train.to_pylist(train.schema.index(name)) for name in ("k", "n"))
-                    rows.update(zip(zip(due_ns.tolist(), keys, strict=True), n, strict=True))
+                    keys, n, means = (train.to_pylist(train.schema.index(name)) for name in ("k", "n", "mean"))
+                    rows.update(zip(zip(due_ns.tolist(), keys, strict=True), map(WindowTruth, n, means), strict=True))
 
             return take
 

@@ -1,0 +1,56 @@
+"""``bench auto --real``: one short run on the engine, and what a table of runs says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.lab.bench.auto import real
+from engine.lab.bench.auto.real import CaseTable, RealCase, RealPlan, contenders, tables
+from engine.lab.bench.auto.real_report import results
+from engine.lab.bench.auto.real_run import RealPiece, RealRun, run_real_piece
+from engine.lab.bench.harness import BenchError
+
+
+def run(utility: float) -> RealRun:
+    return RealRun(utility, 1e6, 1e3, 2e3, {"o": utility}, [], 0.0)
+
+
+def test_a_run_on_the_engine_judges_every_output() -> None:
+    found = run_real_piece(RealPiece("windows", 1, 0.5, "auto", 2.2, 0.5, 2_000.0))
+    assert set(found.by_output) == {"exact_windows", "rough_windows", "rows_out"}
+    assert all(0.0 <= u <= 1.0 for u in found.by_output.values()) and found.utility > 0
+    assert found.chose[0].startswith("0.0s qos: ") and found.peak_bytes >= found.memory_bytes >= 0
+
+
+def test_the_noise_is_the_spread_of_the_rounds() -> None:
+    runs = {"auto": [run(0.9), run(1.0)], "qos": [run(1.0), run(1.0)], "round_robin": [run(0.5)], "hr": [run(1.1)]}
+    best, by_qos, by_turns = results(CaseTable(RealCase("values", 3.0), runs))
+    assert best.case == "values at 3, best fixed hr" and best.ratio == pytest.approx(0.95 / 1.1)
+    assert by_qos.at_least == pytest.approx(0.95) and by_qos.verdict == "reached"
+    assert by_turns.verdict == "reached"
+    behind = runs | {"auto": [run(0.7), run(0.7)]}
+    assert results(CaseTable(RealCase("values", 3.0), behind))[1].verdict == "missed"
+    assert len(results(CaseTable(RealCase("values", 0.7), runs))) == 1, "below the knee there is no goal"
+
+
+def test_kept_results_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def alone(work: object, *arguments: object) -> object:
+        asked.append(arguments)
+        return 100.0 if work is real.measure_knee else run(float(len(asked)))
+
+    monkeypatch.setattr(real, "_alone", alone)
+    plan = RealPlan(tmp_path, "values at 3", rounds=2, policies=("auto", "qos", "hr"))
+    [table] = tables(plan)
+    assert {p: len(r) for p, r in table.runs.items()} == {"auto": 2, "qos": 2, "hr": 1}
+    before = len(asked)
+    assert [t.runs for t in tables(plan)] == [table.runs] and len(asked) == before
+    with pytest.raises(BenchError, match="no case has 'x'"):
+        list(tables(RealPlan(only="x")))
+
+
+def test_contenders_fit_the_network() -> None:
+    assert contenders("values")[:3] == ("auto", "qos", "round_robin") and "chain" in contenders("values")
