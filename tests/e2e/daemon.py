@@ -75,7 +75,8 @@ class RunningDaemon:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
+        lines = self.log_path.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]  # whole ones
 
     def rss_bytes(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
