@@ -75,6 +75,7 @@ class Contract(NamedTuple):
     drops: tuple[Dropped, ...]  # over the whole run after settling
     load_ratio: float  # as the verdict saw it at the end
     plans: int
+    peak_bytes: float = 0.0  # in queues
 
     @property
     def utility(self) -> float:
@@ -136,6 +137,7 @@ def contract(
         ),
         load_ratio=verdict.load_ratio,
         plans=len(watch.plans),
+        peak_bytes=float(simulation.storage.peak_bytes),
     )
 
 

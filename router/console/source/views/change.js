@@ -33,11 +33,16 @@ function Forecast({ forecast }) {
   return html`<h2>What it would do to the outputs</h2><${Table} head=${["output", "utility: now", "then", "p99: now", "then"]} rows=${forecast.outputs.map(o => [o.name, utility(o.now?.utility ?? o.utility_now), utility(o.then?.utility ?? o.utility_then ?? o.utility), time(o.now?.p99_ns ?? o.p99_now_ns), time(o.then?.p99_ns ?? o.p99_then_ns ?? o.p99_ns)])} />`;
 }
 
+function summary(parts) {
+  const told = parts.filter(p => p.fate !== "kept" || p.was).map(p => `${p.fate} ${p.name}`);
+  return told.length > 4 ? `${told.slice(0, 4).join(", ")} and ${told.length - 4} more` : told.join(", ") || "the whole network";
+}
+
 function Revisions({ onRoll, version }) {
   const [found, setFound] = useState(null);
   useEffect(() => { ask("/api/v1/revisions").then(a => setFound(a.revisions), () => setFound([])); }, [version]);
   if (!found?.length) return null;
-  return html`<section><h2>Revisions</h2><${Table} head=${["number", "when", "who", "what", "roll back"]} rows=${found.slice().reverse().map(r => [r.number, r.at || (r.at_ns ? new Date(r.at_ns / 1e6).toLocaleString() : ""), r.author || "", r.summary || r.why || "", r.current || r.is_current ? "runs now" : html`<button onClick=${() => onRoll(r.number)}>roll back to ${r.number}</button>`])} /></section>`;
+  return html`<section><h2>Revisions</h2><${Table} head=${["number", "when", "who", "what", "roll back"]} rows=${found.map((r, i) => [r.number, new Date(r.time).toLocaleString(), r.author || "–", `${r.door}: ${summary(r.parts)}`, i === 0 ? "runs now" : html`<button onClick=${() => onRoll(r.number)}>roll back to ${r.number}</button>`])} /></section>`;
 }
 
 function Bills() {
@@ -92,7 +97,7 @@ export function ChangeView() {
   };
   const roll = async to => {
     setBusy(true); setError(null); setSaid("");
-    try { const done = await ask(`/api/v1/revisions/${to}/rollback?drop_state=true`, { method: "POST" }); setSaid(`rolled back to ${to}: version ${done.version}`); await load(); } catch (failed) { setError(failed); }
+    try { const done = await ask(`/api/v1/revisions/${to}?drop_state=true`, { method: "POST" }); setSaid(`rolled back to ${to}: version ${done.version}`); await load(); } catch (failed) { setError(failed); }
     setBusy(false);
   };
   const ready = made => {

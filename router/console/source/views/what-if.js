@@ -4,7 +4,7 @@ import { html } from "../html.js";
 import { outputs } from "../numbers.js";
 import { Choice, Table, Trouble } from "../parts.js";
 import { loadWords, network, post, shown, words } from "../state.js";
-import { count, delivered, percent, rate, time, utility, utilityOf } from "../units.js";
+import { bytes, delivered, percent, rate, time, utility, utilityOf } from "../units.js";
 
 const SETTLE_MS = 600;
 
@@ -41,7 +41,7 @@ export function WhatIfView() {
         const present = outputs.value.get(o.name);
         return [o.name, present ? utility(utilityOf(present)) : "–", utility(o.utility), present ? delivered(present.share_delivered) : "–", delivered(o.share), time(present?.latency.p50_ns), time(o.p50_ns), time(present?.latency.p99_ns), time(o.p99_ns)];
       })} />
-      ${answer.peak_bytes != null && html`<p class="quiet">queue memory at most ${count(answer.peak_bytes)} bytes</p>`}
+      ${answer.peak_bytes != null && html`<p class="quiet">queues of at most ${bytes(answer.peak_bytes)}</p>`}
       ${answer.drops.length > 0 && html`<h2>What would be dropped</h2><${Table} head=${["arc", "share", "why"]} rows=${answer.drops.map(d => [d.arc, percent(d.share, 1), d.reason === "shed" ? "shed by a plan" : "too late for every output"])} />`}</section>`}
   </div>`;
 }
