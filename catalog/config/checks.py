@@ -137,7 +137,7 @@ def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema
     """Return the stream's schema, and the problems of its event time."""
     document, path = config.document, ("streams", name)
     schema = stream.make_schema()
-    problems = _check_case(path, schema, config)
+    problems = [*_check_case(path, schema, config), *_check_order(name, stream, schema, config)]
     if isinstance(stream.source, TcpSource) and (*path, "overload") not in document.values:
         message = f"'{name}' does not set overload: when more arrives than can be processed, its senders wait"
         hint = "write overload: block, shed (drop the tuples that cost the least utility) or spill (to disk)"
@@ -159,6 +159,23 @@ def check_stream(name: str, stream: StreamModel, config: Config) -> tuple[Schema
         message = f"'{stream.time}' may be NULL; the event time must not be"
         problems.append(document.problem(at, message, f"remove the ? from the type of {stream.time}"))
     return schema, problems
+
+
+def _check_order(name: str, stream: StreamModel, schema: Schema, config: Config) -> list[Problem]:
+    """Check the field that says the order of arrival."""
+    at = ("streams", name, "order")
+    if stream.order is None:
+        return []
+    if stream.order not in schema:
+        hint = did_you_mean(stream.order, schema.names)
+        return [config.document.problem(at, f"the schema has no field '{stream.order}'", hint)]
+    field = schema[stream.order]
+    if field.nullable or not (field.type.is_integer or field.type is Type.TIMESTAMP):
+        message = (
+            f"'{field.name}' is {field.type}{'?' if field.nullable else ''}: an order needs whole numbers or times"
+        )
+        return [config.document.problem(at, message, "name a field that is int, bigint or timestamp and never NULL")]
+    return []
 
 
 def usable_time(stream: StreamModel, schema: Schema) -> str | None:

@@ -217,13 +217,22 @@ class LogSection(Section):
 Option = str | int | float | bool | None
 
 
+def _check_master(value: str) -> str:
+    if value.startswith("sc://"):
+        hint = "name the master itself: spark://host:7077, yarn or local[*]"
+        raise RefusedValueError(
+            "Spark Connect (sc://) is not supported: executors need the files that a driver ships", hint
+        )
+    return value
+
+
 class SparkSection(Section):
-    master: str = Field(default="local[*]", min_length=1)
+    master: Annotated[str, AfterValidator(_check_master)] = Field(default="local[*]", min_length=1)
     config: dict[str, Option] = Field(default_factory=dict)
     listen: Annotated[Listen | None, BeforeValidator(_off)] = Address("127.0.0.1", 0)
     token: SecretStr | None = Field(default=None, min_length=1)
     staging: str | None = Field(default=None, min_length=1)
-    priority: Literal["low", "normal"] = "low"
+    priority: Literal["auto", "low", "normal"] = "auto"
     insecure: bool = False
 
 
@@ -249,6 +258,7 @@ class SparkSource(Section):
     sql: str | None = None
     pace: Annotated[str, AfterValidator(_check_pace)] = "as_fast"
     order_by: list[str] = Field(default_factory=list)
+    increasing: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _has_what_to_read(self) -> SparkSource:
@@ -331,6 +341,7 @@ FieldType = Annotated[str, AfterValidator(check_field_type)]
 class StreamModel(Section):
     columns: dict[FieldName, FieldType] = Field(alias="schema", min_length=1, max_length=1000)
     time: str | None = None
+    order: str | None = None
     slack_ns: Duration = Field(default=0, alias="slack")
     max_skew_ns: PositiveDuration = Field(default=3_600 * 10**9, alias="max_skew")
     idle_ns: Annotated[PositiveDuration | None, BeforeValidator(_off)] = Field(default=None, alias="idle")

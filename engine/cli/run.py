@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from catalog.config.overrides import Overrides
+
+
+OnOption = Annotated[Literal["daemon", "spark"], typer.Option(help="daemon: one process. spark: Structured Streaming.")]
+MasterOption = Annotated[
+    str | None, typer.Option(help="With --on spark: the Spark master. \\[default: that of the file]")
+]
+CheckpointOption = Annotated[
+    str | None, typer.Option(help="With --on spark: where state is kept. \\[default: data_dir/on-spark]")
+]
+ShardsOption = Annotated[
+    int | None, typer.Option(min=1, max=10_000, help="With --on spark: parts of the state. \\[default: the cores]")
+]
+EveryOption = Annotated[str, typer.Option(help="With --on spark: the least time from one batch to the next.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +55,11 @@ def run(
     stdout: Annotated[
         str | None, typer.Option(metavar="OUTPUT[:FORMAT]", help="Write this output to standard output.")
     ] = None,
+    on: OnOption = "daemon",
+    master: MasterOption = None,
+    checkpoint: CheckpointOption = None,
+    shards: ShardsOption = None,
+    every: EveryOption = "0s",
 ) -> None:
     """Run a network until SIGTERM or Ctrl-C: then stop reading, drain, flush and exit 0.
 
@@ -52,11 +73,15 @@ def run(
     errors changes nothing. A flag overrides the environment, which
     overrides the file. --port-base moves all ports by the same distance.
 
+    --on spark runs the network on Spark, with the same answers: see
+    docs/spark.md, and `validate --on spark` for what runs how.
+
     \b
       aurorad run configs/demo.yaml
       aurorad run network.yaml --workers 4 --memory 2GiB --http 127.0.0.1:9500
       AURORAD_LOG_FORMAT=json aurorad run network.yaml
       aurorad run configs/batch.yaml --once
+      aurorad run configs/batch.yaml --on spark --master spark://host:7077
       cat day.ndjson | aurorad run network.yaml --stdin trades --stdout alerts
 
     Exit codes: 0 ended, 1 failed (a port in use, a broken data_dir, a file
@@ -75,11 +100,34 @@ def run(
     given = _given(overrides)
     if stdin is not None or stdout is not None:
         given = _fallbacks({**given, **_pipes(stdin, stdout)})
+    if on == "spark":
+        raise typer.Exit(_on_spark(file, Overrides(given, port_base), master, checkpoint, shards, every, once))
     try:
         code = serve(file, Overrides(given, port_base), once=once or stdin is not None)
     except UnknownNameError as error:
         raise typer.BadParameter(str(error), param_hint="--stdin/--stdout") from None
     raise typer.Exit(code)
+
+
+def _on_spark(
+    file: Path,
+    overrides: Overrides,
+    master: str | None,
+    checkpoint: str | None,
+    shards: int | None,
+    every: str,
+    once: bool,
+) -> int:
+    from catalog.config.units import parse_duration_ns
+    from engine.on_spark.service import serve_on_spark
+
+    try:
+        every_s = parse_duration_ns(every) / 1e9
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--every") from None
+    return serve_on_spark(
+        file, overrides, master=master, checkpoint=checkpoint, shards=shards, every_s=every_s, once=once
+    )
 
 
 def _pipes(stdin: str | None, stdout: str | None) -> dict[str, dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 ``host`` is one driver for the whole run, handed to every daemon that a test makes in its own process; the tests that
 use it stay together on one worker. ``own`` is another, for those that kill and freeze JVMs: each finds the one that the
-test before it made necessary. Java starts with its quick compiler only and from what ``warm.py`` found out: it is up in
-half the time, and nothing here is measured.
+test before it made necessary. ``session`` is one in the process of the tests, for networks that run on Spark. Java
+starts with its quick compiler only and from what ``warm.py`` found out: it is up in half the time, and nothing here is
+measured.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents and "unit" not in item.keywords:
             item.add_marker(pytest.mark.spark)
-            for fixture in {"host", "own"} & set(getattr(item, "fixturenames", ())):
+            for fixture in {"host", "own", "session"} & set(getattr(item, "fixturenames", ())):
                 item.add_marker(pytest.mark.xdist_group(f"spark-{fixture}"))
             item.add_marker(pytest.mark.timeout(300))  # a JVM starts in 5 s, and in 30 on a machine that is busy
 
@@ -58,3 +60,12 @@ def host() -> Iterator[SparkHost]:
     host = make_host()
     yield host
     host.stop()
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[Any]:
+    pytest.importorskip("pyspark")
+    from tests.spark.on_spark_world import spark_session
+
+    with spark_session() as session:
+        yield session

@@ -215,7 +215,8 @@ def test_a_corrupt_file_fails_with_its_name_after_what_was_good(host: SparkHost,
 def test_a_line_of_csv_that_does_not_parse_fails_the_job(host: SparkHost, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("symbol,price,size,ts,venue\nA,1.5,2,2024-01-01T00:00:00Z,N\nB,dear,2,x,N\n")
     with loading(network(f"{{spark: csv, path: {tmp_path}}}"), host) as (daemon, _):
-        assert "dear" in failure(daemon) or "alformed" in daemon.readings().bulk[0].error
+        told = failure(daemon)
+        assert f"{tmp_path}/a.csv:3: not a row of the stream: B,dear,2,x,N" in told
 
 
 def test_sql_that_is_no_query_is_refused(host: SparkHost) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from engine.daemon.daemon import Daemon
 from engine.run.network_file import read_network
+from router.spark.daemon import jobs
 from router.spark.daemon.host import SparkHost
 from router.spark.wire.pipe import fields_of
 from storage.train import Train
@@ -131,7 +132,9 @@ def test_a_disk_that_is_full_when_a_commit_is_noted_repeats_it_and_goes_on(host:
     assert [price for (price,) in found] == [float(n) for n in range(100)]
 
 
-def test_a_database_gets_each_commit_once(host: SparkHost, tmp_path: Path) -> None:
+def test_a_database_gets_each_commit_once(
+    host: SparkHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     url = f"jdbc:derby:{tmp_path}/base;create=true"
     sink = f'{{spark: jdbc, options: {{url: "{url}", dbtable: trades, commit_column: aurorad_commit}}}}'
     with sinking(network(sink), host) as daemon:
@@ -165,6 +168,29 @@ def test_a_database_gets_each_commit_once(host: SparkHost, tmp_path: Path) -> No
     finally:
         daemon.stop()
     assert sorted(seen) == [float(n) for n in range(200)]
+    check_increasing(
+        text.replace("dbtable: trades}", "dbtable: trades}, increasing: ts"), host, tmp_path, monkeypatch, caplog
+    )
+
+
+def check_increasing(
+    text: str, host: SparkHost, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first run reads the table and says how far it is, the second one only what is new: nothing."""
+    monkeypatch.setattr(jobs, "STAGED_SECONDS", 0.05)
+    for rows in (200, 0):
+        caplog.clear()
+        daemon = Daemon(
+            read_network(text.replace("engine: {}", f"engine: {{data_dir: {folder}/data}}"), {}), spark=host
+        )
+        with caplog.at_level("INFO", "aurorad.spark"):
+            daemon.start()
+            try:
+                wait_for(lambda: not daemon.spark.is_reading, "the table is read", 60)  # noqa: B023
+                assert not daemon.spark.failures
+                assert f"all {rows} rows have come" in caplog.text and "tasks of Spark are done" in caplog.text
+            finally:
+                daemon.stop()
 
 
 @pytest.mark.timeout(500)  # three starts of a JVM on a machine that others use

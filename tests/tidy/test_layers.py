@@ -27,8 +27,9 @@ ENGINE_ALLOWED = {
     "run": {"operators"},
     "simulate": {"operators", "run"},
     "daemon": {"operators", "run", "simulate"},
-    "lab": {"operators", "run", "simulate", "daemon"},
-    "cli": {"operators", "run", "simulate", "daemon", "lab"},
+    "on_spark": {"operators", "run", "daemon"},
+    "lab": {"operators", "run", "simulate", "daemon", "on_spark"},
+    "cli": {"operators", "run", "simulate", "daemon", "lab", "on_spark"},
 }
 AUTO = ("engine/daemon/autopilot.py",)  # the only file of the daemon that may import the simulator
 

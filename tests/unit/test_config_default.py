@@ -83,7 +83,7 @@ def test_it_is_a_network_with_every_comment_switched_on() -> None:
     network = build_network(uncommented(TEXT), box_kinds(), {})
     assert [s.name for s in network.streams] == ["trades", "from_file", "piped", "history"]
     assert network.output("archive").sink.spark == "parquet"
-    assert {str(w.path[-1]) for w in network.warnings} == {"from_file", "piped", "history"}
+    assert {str(w.path[-1]) for w in network.warnings} == {"from_file", "piped", "history", "increasing"}
 
 
 def test_every_model_is_in_the_list_of_this_test() -> None:

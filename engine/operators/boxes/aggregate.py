@@ -305,6 +305,12 @@ class Aggregate(KeyedBox):
             return 2**62, 0  # a session may have begun at any earlier time
         return int(window.tumbling or window.sliding or 0), 0
 
+    @property
+    def ordered_functions(self) -> list[str]:
+        """The functions of the window that go by arrival where event times are equal, by their names in ``select``."""
+        names = {"first": "first", "last": "last", "collect_list": "string_agg"}
+        return [names[function] for function in self._layout.functions if function in names]
+
     # -- state -------------------------------------------------------------------------------------------------------
 
     def new_state(self) -> Windows:
@@ -335,6 +341,10 @@ class Aggregate(KeyedBox):
 
     def key_of(self, port: int, train: Train) -> list[Vector]:
         return [vector_at(train, train.schema.index(field.name)) for field in self._layout.by]
+
+    def key_names(self, port: int) -> tuple[str | None, ...]:
+        changed = self.parameters.select if port == RESULT else {}
+        return tuple(None if name in changed else name for name in self.key_fields(0))
 
     def times_of(self, port: int, train: Train) -> Times:
         return train.arrival_ns if self._time is None else train.columns[self._time]

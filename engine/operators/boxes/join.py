@@ -114,6 +114,7 @@ class Join(SidedBox):
             Side(RIGHT, inputs[1], times[1], condition.right, used),
         )
         self._key_types = condition.types
+        self._selection = selection
         self._pairs = Pairs(selection, condition.residual)
         self._band = p.within or Band(2**63 - 1, 0)
         self._is_ordered = p.order is not None and not p.asof
@@ -182,6 +183,16 @@ class Join(SidedBox):
         return clamped(watermark_ns - self._delay_ns)
 
     # -- the state by key --------------------------------------------------------------------------------------------
+
+    def key_names(self, port: int) -> tuple[str | None, ...]:
+        """A tuple that comes out without a partner has the key of its own side only."""
+        kept = {"left": (0,), "right": (1,), "full": ()}.get(self.parameters.type, (0, 1))
+        names: list[str | None] = [None] * len(self._key_types)
+        for side in reversed(kept):
+            for i, field in enumerate(self.key_fields(side)):
+                found = None if field is None else self._selection.name_of((LEFT, RIGHT)[side] + field)
+                names[i] = found or names[i]
+        return tuple(names)
 
     def due_ns(self, state: JoinState) -> int:
         """Only tuples that come out without a partner, or with the latest one, come out by themselves."""

@@ -39,6 +39,14 @@ class KeyedBox(Box):
     def key_of(self, port: int, train: Train) -> list[Vector]:
         """Return the key of each tuple, in the types of ``keys_in``."""
 
+    def key_fields(self, port: int) -> tuple[str | None, ...]:
+        """Return the fields of an input that are the key, in the order of ``key_of``; None where it is computed."""
+        return tuple(dict.fromkeys(self.parameters.by))
+
+    def key_names(self, port: int) -> tuple[str | None, ...]:
+        """Return under which name an output has each part of the key, unchanged; None where it has not."""
+        return self.key_fields(0)
+
     @abstractmethod
     def times_of(self, port: int, train: Train) -> Numbers:
         """Return the event time of each tuple."""

@@ -85,7 +85,11 @@ class Map(Box):
         return "subset"
 
     def keeps(self, field: str) -> bool:
-        return self._name_after.get(field) == field
+        return self.name_after(field) == field
+
+    def name_after(self, field: str) -> str | None:
+        """Return the name under which the result has this field unchanged; None when it has not."""
+        return self._name_after.get(field)
 
     def apply(self, scope: Scope, train: Train) -> Train:
         """Return the mapped train. A fused chain calls this as well."""

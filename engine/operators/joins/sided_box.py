@@ -20,6 +20,11 @@ class SidedBox(KeyedBox):
         side = self._sides[port]
         return side.key_of(side.kept(train))
 
+    def key_fields(self, port: int) -> tuple[str | None, ...]:
+        side = self._sides[port]
+        plain = [e.node.field for e in side.key]
+        return tuple(None if name is None else name.removeprefix(side.prefix) for name in plain)
+
     def times_of(self, port: int, train: Train) -> Numbers:
         side = self._sides[port]
         return side.times(side.kept(train))

@@ -78,6 +78,11 @@ class WindowLayout:
         return [*self._select.values(), *([self._having] if self._having is not None else [])]
 
     @property
+    def functions(self) -> list[str]:
+        """The names of the functions of the window (``AggregateCall.function``)."""
+        return [call.function for e in self._expressions for call in e.calls]
+
+    @property
     def is_logged(self) -> bool:
         """Tell whether some function needs all values of a window."""
         return any(a.logged for a in self.accumulators)

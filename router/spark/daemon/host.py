@@ -28,8 +28,8 @@ from router.spark.wire.heap import heap_bytes
 
 log = logging.getLogger("aurorad.spark")
 
-START_SECONDS = 120.0
-LONGEST_START_SECONDS = 600.0
+START_SECONDS = 600.0  # a busy machine takes minutes, and a JVM that ends says so at once
+LONGEST_START_SECONDS = 3_600.0
 SILENCE_SECONDS = 30.0
 LOW_PRIORITY = 10
 

@@ -18,7 +18,7 @@ from router.boundary import StreamEntrance
 from router.codecs.arrow import ArrowDecoder
 from router.codecs.base import Intake, Reason, Received, Reject
 from router.spark.daemon.entrance import BulkEntrance
-from router.spark.daemon.ledger import JobLedger
+from router.spark.daemon.ledger import JobLedger, JobMemory
 from router.spark.daemon.pace import JobStoppedError, Pacer, parse_pace
 from router.spark.daemon.progress import JobProgress, JobTable
 from router.spark.daemon.request import PortRequest
@@ -93,11 +93,19 @@ class StreamIntake:
             progress.end()
         return progress
 
-    def end(self, progress: JobProgress, error: str = "") -> None:
-        """End a job: all of its rows are here, or it failed."""
+    def end(self, progress: JobProgress, error: str = "", memory: JobMemory | None = None) -> None:
+        """End a job: all of its rows are here, or it failed. ``memory`` is for the next run."""
         progress.end(error)
         if not error:
-            self._ledger.done(progress.job)
+            self._ledger.done(progress.job, memory or JobMemory())
+
+    def has_read(self, job: str, files: str) -> bool:
+        """Tell whether an earlier run has read exactly these files."""
+        return self._ledger.has_read(job, files)
+
+    def mark(self, job: str) -> str:
+        """Return how far earlier runs have read an increasing field; empty at first."""
+        return self._ledger.mark(job)
 
     def push(self, peer: Peer, request: PortRequest) -> None:
         """Receive a partition of a job from an executor."""

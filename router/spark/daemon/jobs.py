@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
@@ -24,6 +25,8 @@ from catalog.config.models import SparkSource
 from catalog.network import Network, Stream
 from catalog.schema import Schema
 from router.spark.daemon.host import SparkHost
+from router.spark.daemon.ledger import JobMemory
+from router.spark.daemon.local_files import local_fingerprint
 from router.spark.daemon.pace import TRAIN_ROWS
 from router.spark.wire.aurorad_wire import BATCH_ROWS
 from router.spark.wire.errors import SparkError, SparkLostError
@@ -35,6 +38,7 @@ ATTEMPTS = 5  # in a row without a new row
 PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 INSPECT_SECONDS = 600.0
+STAGED_SECONDS = 5.0  # from one line about staging to the next
 
 
 class Target(Protocol):
@@ -49,6 +53,15 @@ class Target(Protocol):
     @property
     def trust(self) -> str:
         """Whom a client of the address trusts: see ``wire/aurorad_wire.py``."""
+
+    def has_read(self, files: str) -> bool:
+        """Tell whether exactly these files (``local_fingerprint``) have been read before."""
+
+    def mark(self) -> str:
+        """Return how far earlier jobs of this name have read an increasing field; empty at first."""
+
+    def note(self, memory: JobMemory) -> None:
+        """Note what to remember of the job when it is done."""
 
     def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
         """Begin the job. False when this very input has been read before. Raises SparkRefusedError."""
@@ -85,6 +98,7 @@ class BulkJob:
         self._target = target
         self._staging = staging
         self._inspected: dict[str, Any] | None = None  # the driver's answer, once the target has begun the job
+        self._files_print = ""  # of the source's files on this machine
         self._files: list[str] | None = None  # staged, in the order in which they are sent
         self._sent = 0  # how many of them
         self._batch_rows = 0
@@ -132,6 +146,13 @@ class BulkJob:
     def _attempt(self) -> None:
         inspected = self._inspected
         if inspected is None:
+            self._files_print = local_fingerprint(self._source, self._fields)
+            if self._target.has_read(self._files_print):
+                self.was_done = True  # known without Spark, which needs half a minute to start
+                return
+            if self._source.get("increasing"):
+                self._source["after"] = self._target.mark()
+            self._target.note(JobMemory(self._files_print))
             inspected = self._host.call(
                 "inspect", INSPECT_SECONDS, job=self.name, source=self._source, fields=self._fields
             )
@@ -148,16 +169,31 @@ class BulkJob:
             return
         if self._files is None:
             log.info("bulk job %s: Spark stages the rows as files first, in order", self.name)
-            staged = self._host.call(
-                "stage", job=self.name, source=self._source, fields=self._fields, staging=self._staging_path(),
-                fingerprint=inspected["fingerprint"],
-            )  # fmt: skip
+            staged = self._stage(inspected["fingerprint"])
+            if "mark" in staged:
+                self._target.note(JobMemory(mark=staged["mark"], grows=True))
             self._files, self._batch_rows = list(staged["files"]), staged["batch_rows"]
             self._target.expect(len(self._files), staged["rows"])
         while self._sent < len(self._files):
             self._push(first=self._sent, file=self._files[self._sent], batch_rows=self._batch_rows)
             self._sent += 1
         self._host.call("unstage", INSPECT_SECONDS, staging=self._staging_path())
+
+    def _stage(self, fingerprint: str) -> dict[str, Any]:
+        """Let Spark stage the rows, and say from time to time how far it is."""
+        asked = self._host.ask(
+            "stage", job=self.name, source=self._source, fields=self._fields, staging=self._staging_path(),
+            fingerprint=fingerprint,
+        )  # fmt: skip
+        done, begun = Event(), time.monotonic()
+        asked.when_done(done.set)
+        while not done.wait(STAGED_SECONDS):
+            found = self._host.call("staged", INSPECT_SECONDS, job=self.name)
+            log.info(
+                "bulk job %s: staging for %.0f s, %d of %d tasks of Spark are done",
+                self.name, time.monotonic() - begun, found["done"], found["tasks"],
+            )  # fmt: skip
+        return asked.result(None)
 
     def _push(self, batch_rows: int, **what: Any) -> dict[str, Any]:
         if self._stopped.is_set():

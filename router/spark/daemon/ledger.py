@@ -24,6 +24,17 @@ class KnownJob(NamedTuple):
     is_done: bool
 
 
+class JobMemory(NamedTuple):
+    """What the next run needs to know of a job that is done."""
+
+    files: str = ""  # its files on this machine (``local_fingerprint``); empty when it had none
+    mark: str = ""  # the highest value of its increasing field
+    grows: bool = False  # its input may have more rows without any sign of it: the next run is another job
+
+
+NO_MEMORY = JobMemory()
+
+
 class JobLedger:
     """``folder`` None: every job is new, and nothing is remembered. Any thread. Raises SparkFailedError."""
 
@@ -40,14 +51,31 @@ class JobLedger:
             if known is not None and fingerprint and known["fingerprint"] == fingerprint:
                 return KnownJob(known["epoch"], known["done"])
             epoch = max(now_ns, known["epoch"] + 1 if known is not None else 0)
-            self._write(job, {"fingerprint": fingerprint, "epoch": epoch, "done": False})
+            mark = "" if known is None else known.get("mark", "")
+            self._write(job, {"fingerprint": fingerprint, "epoch": epoch, "done": False, "mark": mark})
             return KnownJob(epoch, False)
 
-    def done(self, job: str) -> None:
+    def done(self, job: str, memory: JobMemory = NO_MEMORY) -> None:
+        """Remember that a job has read all of its input."""
         with self._lock:
             known = self._read(job)
             if known is not None:
-                self._write(job, {**known, "done": True})
+                more = {"files": memory.files, "mark": memory.mark or known.get("mark", ""), "done": True}
+                if memory.grows:
+                    more["fingerprint"] = ""
+                self._write(job, {**known, **more})
+
+    def has_read(self, job: str, files: str) -> bool:
+        """Tell whether the job has read exactly these files."""
+        with self._lock:
+            known = self._read(job)
+        return bool(files) and known is not None and known["done"] and known.get("files") == files
+
+    def mark(self, job: str) -> str:
+        """Return the highest value of the increasing field that the job has read; empty at first."""
+        with self._lock:
+            known = self._read(job)
+        return "" if known is None else str(known.get("mark", ""))
 
     def _path(self, job: str) -> Path:
         assert self._folder is not None

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Protocol
 
-from catalog.config.models import SparkSink, SparkSource
+from catalog.config.models import FileSink, FileSource, SparkSink, SparkSource
 from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
 from catalog.readings import BulkReading, SinkReading, SparkReading
@@ -36,6 +36,13 @@ log = logging.getLogger("aurorad.spark")
 
 STOP_SECONDS = 5.0
 PROGRESS_SECONDS = 10.0
+
+
+def is_live(network: Network) -> bool:
+    """Tell whether somebody waits for the tuples of a network: then Spark yields the processor to them. Where nobody
+    does, a low priority protects nobody, and beside busy neighbours Spark needs minutes to start."""
+    ends = [*(s.source for s in network.streams), *(o.sink for o in network.outputs)]
+    return any(not isinstance(end, SparkSource | SparkSink | FileSource | FileSink) for end in ends)
 
 
 class BatchEnd(Protocol):
@@ -73,7 +80,8 @@ class SparkPipeline:
         self._data_dir = data_dir
         self._config = config
         self._own_host = host is None
-        nice = LOW_PRIORITY if config.priority == "low" else 0
+        is_low = config.priority == "low" or (config.priority == "auto" and batch_end is None and is_live(network))
+        nice = LOW_PRIORITY if is_low else 0
         self.host = host if host is not None else SparkHost(config.master, config.config, nice=nice)
         self._temporary: str | None = None
         self.intake = StreamIntake(

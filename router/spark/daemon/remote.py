@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from router.spark.daemon.intake import StreamIntake
+from router.spark.daemon.ledger import JobMemory
 from router.spark.daemon.port import Handler
 from router.spark.daemon.request import PortRequest
 from router.spark.wire.aurorad_wire import Connection, WireError
@@ -68,6 +69,15 @@ class RemoteTarget:
         self._stream = stream
         self._pace = pace
         self.begun = False
+
+    def has_read(self, files: str) -> bool:
+        return False  # the daemon's ledger knows jobs by the fingerprint of Spark
+
+    def mark(self) -> str:
+        return ""
+
+    def note(self, memory: JobMemory) -> None:
+        """Keep nothing: ``increasing`` is a key of a source, not of this command."""
 
     def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
         answer = self._ask(

@@ -16,6 +16,7 @@ from router.access.spark_door import SparkDoor
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.intake import StreamIntake
 from router.spark.daemon.jobs import BulkJob, batch_limit, order_for
+from router.spark.daemon.ledger import JobMemory
 from router.spark.daemon.port import SparkPort
 from router.spark.daemon.progress import JobProgress
 from router.spark.wire.errors import SparkError
@@ -59,6 +60,7 @@ class SourceJob:
         self._watcher = watcher
         self._pace = source.pace
         self._progress: JobProgress | None = None
+        self._memory = JobMemory()  # what to remember when the job is done
         self._stopped = False
         asked = source.order_by if "order_by" in source.model_fields_set else None
         order = order_for(network, stream, asked, source.pace)
@@ -106,6 +108,18 @@ class SourceJob:
     def trust(self) -> str:
         return "" if self._tls is None else f"pin:{self._tls.trusted_by()}"
 
+    def has_read(self, files: str) -> bool:
+        found = self._intake.has_read(self._job.name, files)
+        if found:
+            log.info("stream %s: Spark has read this input before, and does not start for it", self.stream.name)
+        return found
+
+    def mark(self) -> str:
+        return self._intake.mark(self._job.name)
+
+    def note(self, memory: JobMemory) -> None:
+        self._memory = memory
+
     def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
         self._progress = self._intake.begin(
             self._job.name, self.stream.name, pace=self._pace, fingerprint=fingerprint, parts=parts, rows=rows
@@ -125,7 +139,7 @@ class SourceJob:
 
     def end(self, error: str) -> None:
         if self._progress is not None:
-            self._intake.end(self._progress, error)
+            self._intake.end(self._progress, error, self._memory)
 
 
 def _as_request(source: SparkSource, order: list[str]) -> dict[str, Any]:
@@ -135,4 +149,5 @@ def _as_request(source: SparkSource, order: list[str]) -> dict[str, Any]:
         "options": dict(source.options),
         "sql": source.sql,
         "order_by": order,
+        "increasing": source.increasing,
     }

@@ -87,6 +87,14 @@ def frame_of(session: Any, file: str, fields: list[list[Any]]) -> Any:
     return DataFrame(frame, session)
 
 
+def rows_of(session: Any, request: dict[str, Any]) -> Any:
+    """Open the rows of a commit: a segment of the daemon, or the Parquet files in which executors have left them."""
+    if "parquet" not in request:
+        return frame_of(session, request["file"], request["fields"])
+    types = ", ".join(f"`{name}` {kind}" for name, kind, _ in request["fields"])
+    return session.read.schema(types).parquet(*request["parquet"])
+
+
 class SinkStore:
     """The files of one sink: manifests, staged files, published files."""
 
@@ -114,7 +122,7 @@ class SinkStore:
         """Write the files of a commit into its staging folder. Return its manifest."""
         name = request["commit"]
         self.folder.delete(staging_of(name))
-        frame = frame_of(self._session, request["file"], request["fields"])
+        frame = rows_of(self._session, request)
         try:
             self.write(frame, request["sink"], staging_of(name))
         except Exception:
@@ -207,7 +215,7 @@ def _commit_elsewhere(session: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Commit to a sink that is not files: Delta, JDBC, any format of the user's Spark."""
     sink, name = request["sink"], request["commit"]
     options = text_options(sink)
-    frame = frame_of(session, request["file"], request["fields"]).coalesce(sink.get("files") or 1)
+    frame = rows_of(session, request).coalesce(sink.get("files") or 1)
     if sink["spark"] == "delta":
         options |= {"txnAppId": f"aurorad-{sink['epoch']}-{sink['output']}", "txnVersion": str(sink["number"])}
     if sink["spark"] == "jdbc" and (column := options.pop(COMMIT_COLUMN, None)):

@@ -31,7 +31,19 @@ EXIT_OUT_OF_MEMORY = 3  # of the JVM, with ExitOnOutOfMemoryError
 KILLED_SECONDS = 0.05  # until the kernel reports that a JVM was killed
 SHIPPED = ("wire/aurorad_wire.py", "executor/aurorad_push.py")
 """Files that the Python workers of the executors import, under their bare names."""
-WORK = ("inspect", "stage", "unstage", "push", "cancel", "commit", "prepare", "compact", "to_arrow", "plain_write")
+WORK = (
+    "inspect",
+    "stage",
+    "staged",
+    "unstage",
+    "push",
+    "cancel",
+    "commit",
+    "prepare",
+    "compact",
+    "to_arrow",
+    "plain_write",
+)
 """Requests that need a session: functions of ``work.py``."""
 
 

@@ -63,6 +63,8 @@ def open_source(session: Any, source: dict[str, Any], fields: Fields) -> BulkRea
             frame.createOrReplaceTempView(VIEW)
         frame = session.sql(sql)
     check_columns(frame.schema, fields)
+    if source.get("increasing") and source.get("after"):
+        frame = frame.where(_above(source, fields))
     names = {field.name for field in frame.schema}
     wanted = [name for name, _, _ in fields if name in names]
     if wanted != frame.columns:  # only then: Spark needs 10 ms to analyse the step
@@ -71,6 +73,20 @@ def open_source(session: Any, source: dict[str, Any], fields: Fields) -> BulkRea
         _check_order(order, [f[0] for f in fields])
         frame = frame.orderBy(*[f"`{name}`" for name in order])
     return BulkRead(frame, kind in FILES and not sql and not order, kind)
+
+
+def _above(source: dict[str, Any], fields: Fields) -> Any:
+    """Return the condition for rows above the mark of an increasing field. The database evaluates it."""
+    from pyspark.sql.functions import col, lit
+
+    [kind] = [kind for name, kind, _ in fields if name == source["increasing"]]
+    return col(f"`{source['increasing']}`") > lit(source["after"]).cast(kind)
+
+
+def highest(frame: Any, source: dict[str, Any]) -> str:
+    """Return the new mark of an increasing field: its highest value, or the mark before when no row came."""
+    found = frame.selectExpr(f"cast(max(`{source['increasing']}`) as string)").first()[0]
+    return str(found or source.get("after") or "")
 
 
 def _read(session: Any, source: dict[str, Any], fields: Fields) -> Any:
@@ -85,11 +101,11 @@ def _read(session: Any, source: dict[str, Any], fields: Fields) -> Any:
     if kind == "json" and not source.get("sql") and "schema" not in options:
         reader = reader.schema(ddl(fields))
     if kind == "csv" and not source.get("sql"):
-        reader = reader.schema(_csv_schema(reader, path, options, fields))
+        reader = reader.schema(csv_schema(reader, path, options, fields))
     return reader.load(path) if path is not None else reader.load()
 
 
-def _csv_schema(reader: Any, path: Any, options: dict[str, str], fields: Fields) -> str:
+def csv_schema(reader: Any, path: Any, options: dict[str, str], fields: Fields) -> str:
     """Return the file's columns in the file's order, with the types of the stream.
 
     With a schema, Spark matches the columns of csv by position and ignores the header.
@@ -173,6 +189,8 @@ def fingerprint(session: Any, frame: Any, source: dict[str, Any]) -> str:
     """
     digest = hashlib.sha256()
     files = sorted(frame.inputFiles())
+    if source.get("increasing"):  # what is above the mark is one job until it is done; then the mark is another
+        return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()[:16]
     if not files:
         return ""
     digest.update(json.dumps([frame.schema.simpleString(), source], sort_keys=True).encode())

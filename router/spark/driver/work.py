@@ -14,12 +14,16 @@ from typing import Any
 
 from router.spark.driver import commits, sources
 from router.spark.driver import compact as compaction
+from router.spark.driver.bad_rows import with_place
 from router.spark.driver.baselines import plain_write, to_arrow
 from router.spark.driver.folders import open_folder
 from router.spark.wire.errors import SparkRefusedError
 from router.spark.wire.pipe import Answer, Request
 
-__all__ = ["cancel", "commit", "compact", "inspect", "plain_write", "prepare", "push", "stage", "to_arrow", "unstage"]
+__all__ = [
+    "cancel", "commit", "compact", "inspect", "plain_write", "prepare", "push", "stage", "staged", "to_arrow",
+    "unstage",
+]  # fmt: skip
 
 PART_BYTES = 128 * 1024**2
 PARTS = 16
@@ -57,12 +61,29 @@ def stage(session: Any, request: Request) -> Answer:
     mark = f"_{request['fingerprint']}.staged"
     if not request["fingerprint"] or not folder.has(mark):
         frame = sources.open_source(job, request["source"], request["fields"]).frame
-        with _JobGroup(session, request["job"], "stage"):
+        with _JobGroup(session, request["job"], "stage"), _places_of_bad_rows(session, request):
             frame.write.mode("overwrite").parquet(request["staging"])
         folder.write(mark, b"staged\n")
     staged = job.read.parquet(request["staging"])
     rows, batch_rows = sources.measure(sources.BulkRead(staged, True, "parquet"))
-    return {"files": sorted(staged.inputFiles()), "rows": rows or staged.count(), "batch_rows": batch_rows}
+    answer = {"files": sorted(staged.inputFiles()), "rows": rows or staged.count(), "batch_rows": batch_rows}
+    if request["source"].get("increasing"):
+        answer["mark"] = sources.highest(staged, request["source"])
+    return answer
+
+
+def staged(session: Any, request: Request) -> Answer:
+    """Tell how far the staging of a job is, in tasks of Spark."""
+    with _lock:
+        group = _running.get(request["job"])
+    tracker = session.sparkContext.statusTracker()
+    tasks = done = 0
+    for job in tracker.getJobIdsForGroup(group) if group is not None else ():
+        info = tracker.getJobInfo(job)
+        for stage in (tracker.getStageInfo(number) for number in (info.stageIds if info is not None else ())):
+            if stage is not None:
+                tasks, done = tasks + stage.numTasks, done + stage.numCompletedTasks
+    return {"tasks": tasks, "done": done}
 
 
 def unstage(session: Any, request: Request) -> Answer:
@@ -87,7 +108,7 @@ def push(session: Any, request: Request) -> Answer:
 
         yield first + index, push_partition(to, name, first + index, schema, part)
 
-    with _JobGroup(session, name, "push"):
+    with _JobGroup(session, name, "push"), _places_of_bad_rows(session, request):
         pushed = messages.mapPartitionsWithIndex(push_one).collect()
     return {"partitions": {str(number): rows for number, rows in pushed}}
 
@@ -185,6 +206,14 @@ def _commit_memory(session: Any) -> CommitMemory:
             heap = session.sparkContext._jvm.Runtime.getRuntime().maxMemory()
             _memories.append(CommitMemory(int(COMMIT_BYTES * heap // 1024**3)))
         return _memories[0]
+
+
+@contextmanager
+def _places_of_bad_rows(session: Any, request: Request) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise with_place(session, request, error) from error
 
 
 class _JobGroup:
