@@ -182,7 +182,7 @@ def nexmark(
     """Measure the published NEXMark queries in trains against DuckDB over the whole batch.
 
     With --from the daemon decodes and encodes, and DuckDB works from file to
-    file. Only queries whose rows wait for no window can be measured so.
+    file. Only q0, q1, q2 and q14 can be measured so.
 
     \b
       aurorad bench nexmark --query q5 --query q7
