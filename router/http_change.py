@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from catalog.errors import AuroraError, NetworkError
 from router.http_answers import RequestError, json_answer, read_body
-from router.http_operations import DROP_STATE, DRY_RUN, QUERY_FROM
+from router.http_operations import DROP_STATE, DRY_RUN, FORCE, QUERY_FROM
 
 MAX_NETWORK_BYTES = 16 * 1024**2
 
@@ -31,14 +31,14 @@ class ChangeRefusedError(AuroraError):
 class ChangeDoor(Protocol):
     """Plans and makes changes of the network (``engine/daemon/change``). Any thread but the I/O thread."""
 
-    def put(self, text: str, *, dry_run: bool, drop_state: bool) -> Mapping[str, Any]:
-        """Run this network file from now on, or only say what that would do. Raises NetworkError with every problem,
-        ChangeRefusedError, ListenError."""
+    def put(self, text: str, *, dry_run: bool, drop_state: bool, force: bool = False) -> Mapping[str, Any]:
+        """Run this network file from now on, or only say what that would do. ``force``: also if other outputs suffer
+        too much. Raises NetworkError with every problem, ChangeRefusedError, ListenError."""
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Return every query: an output, with the boxes that only it needs."""
 
-    def add_query(self, query: str, *, dry_run: bool, start: str = "") -> Mapping[str, Any]:
+    def add_query(self, query: str, *, dry_run: bool, start: str = "", force: bool = False) -> Mapping[str, Any]:
         """Add the boxes and outputs of a query to the network. ``start``: where in the past its outputs begin."""
 
     def remove_query(self, name: str, *, dry_run: bool) -> Mapping[str, Any]:
@@ -51,8 +51,8 @@ class ChangeHandlers:
 
     async def put_network(self, request: Request) -> Response:
         text = await _body(request)
-        dry_run, drop_state = DRY_RUN.read(request), DROP_STATE.read(request)
-        return await _answer(lambda: self._door.put(text, dry_run=dry_run, drop_state=drop_state))
+        dry_run, drop_state, force = (flag.read(request) for flag in (DRY_RUN, DROP_STATE, FORCE))
+        return await _answer(lambda: self._door.put(text, dry_run=dry_run, drop_state=drop_state, force=force))
 
     async def get_queries(self, _: Request) -> Response:
         return json_answer({"queries": list(self._door.queries())})
@@ -65,8 +65,9 @@ class ChangeHandlers:
         raise RequestError(404, f"there is no query '{name[:200]}'")
 
     async def post_query(self, request: Request) -> Response:
-        text, dry_run, start = await _body(request), DRY_RUN.read(request), QUERY_FROM.read(request)
-        return await _answer(lambda: self._door.add_query(text, dry_run=dry_run, start=start))
+        text, dry_run, force = await _body(request), DRY_RUN.read(request), FORCE.read(request)
+        start = QUERY_FROM.read(request)
+        return await _answer(lambda: self._door.add_query(text, dry_run=dry_run, start=start, force=force))
 
     async def delete_query(self, request: Request) -> Response:
         name, dry_run = request.path_params["name"], DRY_RUN.read(request)

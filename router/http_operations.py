@@ -129,6 +129,7 @@ VIEW_LIMIT = NumberParameter("limit", "at most so many rows, the newest", 1_000,
 QUERY_FROM = TextParameter("from", "where in the history of its inputs the query begins; empty: now", most=40)
 DRY_RUN = FlagParameter("dry_run", "only answer what the change would do")
 DROP_STATE = FlagParameter("drop_state", "let the change drop state of boxes")
+FORCE = FlagParameter("force", "make the change also if outputs fall below admission.min_utility")
 
 
 class HttpOperation(NamedTuple):
@@ -196,12 +197,12 @@ OPERATIONS = (
 CHANGE_OPERATIONS = (
     HttpOperation("PUT", "/api/v1/network", "put_network", "Run this network file from now on", "change",
                   {200: schemas.OBJECT, 409: schemas.ERROR, 413: schemas.ERROR, 422: schemas.PROBLEMS},
-                  (DRY_RUN, DROP_STATE), body="a network file"),
+                  (DRY_RUN, DROP_STATE, FORCE), body="a network file"),
     HttpOperation("GET", "/api/v1/queries", "get_queries",
                   "Every query: an output with the boxes that only it needs", "view", {200: schemas.QUERIES}),
     HttpOperation("POST", "/api/v1/queries", "post_query", "Add the boxes and outputs of a file", "change",
                   {200: schemas.OBJECT, 409: schemas.ERROR, 413: schemas.ERROR, 422: schemas.PROBLEMS},
-                  (DRY_RUN, QUERY_FROM), body="a network file with boxes and outputs"),
+                  (DRY_RUN, QUERY_FROM, FORCE), body="a network file with boxes and outputs"),
     HttpOperation("GET", "/api/v1/queries/{name}", "get_query", "One query", "view",
                   {200: schemas.OBJECT, 404: schemas.ERROR}),
     HttpOperation("DELETE", "/api/v1/queries/{name}", "delete_query",

@@ -381,6 +381,10 @@ class OutputModel(Section):
     start: Start | None = None
 
 
+class AdmissionSection(Section):
+    min_utility: float | None = Field(default=None, ge=0.0, le=1.0)
+
+
 class NetworkFile(Section):
     """The whole file."""
 
@@ -391,6 +395,7 @@ class NetworkFile(Section):
     log: LogSection = LogSection()
     spark: SparkSection = SparkSection()
     access: AccessSection = AccessSection()
+    admission: AdmissionSection = AdmissionSection()
     streams: dict[Name, StreamModel] = Field(default_factory=dict)
     boxes: dict[Name, BoxEntry] = Field(default_factory=dict)
     outputs: dict[Name, OutputModel] = Field(default_factory=dict)

@@ -25,6 +25,9 @@ def apply(
     drop_state: Annotated[
         bool, typer.Option("--drop-state", help="Confirm that boxes which are rebuilt or removed lose their state.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Apply it also if other outputs fall below admission.min_utility.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the daemon as JSON.")] = False,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenFileOption = None,
@@ -35,7 +38,8 @@ def apply(
     Prints what happens to each stream, box and output, and asks. Everything
     that has not changed goes on: boxes keep their state, senders and readers
     stay connected. A file with errors changes nothing. ${VAR} in the file
-    comes from the environment of the daemon.
+    comes from the environment of the daemon. While tuples come, the plan has
+    a forecast: load, utility and p99 of each output now and afterwards.
 
     \b
       aurorad apply network.yaml --plan
@@ -51,13 +55,13 @@ def apply(
     try:
         remote = Remote(url, token_file, cacert)
         if not (yes and as_json):
-            answer = _put(remote, file, text, dry_run=True, drop_state=drop_state, as_json=as_json)
+            answer = _put(remote, file, text, dry_run=True, drop_state=drop_state, force=force, as_json=as_json)
             _show(answer, as_json and plan)
             if plan or answer["same"]:
                 return
             if not yes and not _confirm(answer, drop_state):
                 raise typer.Exit(EXIT_REFUSED)
-        answer = _put(remote, file, text, dry_run=False, drop_state=drop_state, as_json=as_json)
+        answer = _put(remote, file, text, dry_run=False, drop_state=drop_state, force=force, as_json=as_json)
     except RemoteError as error:
         fail(error)
     if as_json:
@@ -68,8 +72,9 @@ def apply(
         typer.echo(f"applied in {1e3 * answer.get('seconds', 0.0):.0f} ms: version {answer['version']}{lost}")
 
 
-def _put(remote: Remote, file: str, text: str, *, dry_run: bool, drop_state: bool, as_json: bool) -> Any:
-    query = {"dry_run": str(dry_run).lower(), "drop_state": str(drop_state).lower()}
+def _put(remote: Remote, file: str, text: str, *, dry_run: bool, drop_state: bool, force: bool, as_json: bool) -> Any:
+    flags = {"dry_run": dry_run, "drop_state": drop_state, "force": force}
+    query = {key: str(flag).lower() for key, flag in flags.items()}
     status, answer = remote.change("PUT", "/api/v1/network", query, text)
     if status != 200 and as_json:
         typer.echo(json.dumps(answer))
@@ -90,14 +95,14 @@ def refuse(status: int, answer: Any, file: str) -> NoReturn:
 
 
 def _show(answer: Any, as_json: bool) -> None:
-    from engine.run.change.report import change_lines
+    from engine.run.change.report import change_lines, forecast_lines
 
     if as_json:
         typer.echo(json.dumps(answer))
     elif answer["same"]:
         typer.echo(f"nothing to do: the daemon runs this network (version {answer['version']})")
     else:
-        for line in change_lines(answer["parts"]):
+        for line in (*change_lines(answer["parts"]), *forecast_lines(answer.get("forecast"))):
             typer.echo(line)
 
 

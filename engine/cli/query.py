@@ -45,6 +45,9 @@ def add(
         str, typer.Option("--from", help="Begin in the history of its inputs: -1h, earliest or a time.")
     ] = "",
     plan: Plan = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Add it also if other outputs fall below admission.min_utility.")
+    ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Add the boxes and outputs of a file. They may read what is there already.
@@ -60,7 +63,8 @@ def add(
     from catalog.config import read_text
 
     text = sys.stdin.read() + "\n" if file == "-" else read_text(file)[0]
-    _change(url, "POST", "/api/v1/queries", text, plan, file, **({"from": start} if start else {}))
+    more = {key: word for key, word in (("from", start), ("force", "true" if force else "")) if word}
+    _change(url, "POST", "/api/v1/queries", text, plan, file, **more)
 
 
 @query.command()
@@ -94,7 +98,7 @@ def list_queries(url: Url = DEFAULT_URL) -> None:
 
 
 def _change(url: str, method: str, path: str, text: str, plan: bool, name: str, **more: str) -> None:
-    from engine.run.change.report import change_lines
+    from engine.run.change.report import change_lines, forecast_lines
 
     try:
         status, answer = Remote(url).change(method, path, {"dry_run": str(plan).lower(), **more}, text)
@@ -102,7 +106,7 @@ def _change(url: str, method: str, path: str, text: str, plan: bool, name: str, 
             refuse(status, answer, name)
     except RemoteError as error:
         fail(error)
-    _show(answer, change_lines(answer["parts"]))
+    _show(answer, [*change_lines(answer["parts"]), *forecast_lines(answer.get("forecast"))])
 
 
 def _show(answer: Any, lines: list[str]) -> None:

@@ -24,6 +24,7 @@ from catalog.config.edit import EntryExistsError, add_entries, remove_entries
 from catalog.config.models import TcpSink, TcpSource
 from catalog.config.words import did_you_mean
 from catalog.network import Network, Output
+from engine.daemon.admission import check_admission, forecast
 from engine.run.change.compare import Change, Fate, compare
 from engine.run.change.report import change_json, change_lines
 from engine.run.quiet import quiet
@@ -53,10 +54,10 @@ class LiveChanges:
         self._text = text
         self.lock = RLock()  # one change at a time; a stop of the daemon takes it too
 
-    def put(self, text: str, *, dry_run: bool, drop_state: bool) -> Mapping[str, Any]:
+    def put(self, text: str, *, dry_run: bool, drop_state: bool, force: bool = False) -> Mapping[str, Any]:
         """Run this network file from now on, or only say what that would do."""
         with self.lock:
-            answer = self._put(text, dry_run=dry_run, drop_state=drop_state)
+            answer = self._put(text, dry_run=dry_run, drop_state=drop_state, force=force)
             if not dry_run:
                 self._text = text
             return answer
@@ -89,14 +90,14 @@ class LiveChanges:
             for output in network.outputs
         ]
 
-    def add_query(self, query: str, *, dry_run: bool, start: str = "") -> Mapping[str, Any]:
+    def add_query(self, query: str, *, dry_run: bool, start: str = "", force: bool = False) -> Mapping[str, Any]:
         """Add the boxes and outputs of a query to the network. ``start``: where in the past its outputs begin."""
         with self.lock:
             try:
                 text, names = add_entries(self._known_text(), query, start)
             except EntryExistsError as error:
                 raise ChangeRefusedError(str(error), "remove it first, or apply a whole network file") from error
-            return {"queries": names, **self.put(text, dry_run=dry_run, drop_state=False)}
+            return {"queries": names, **self.put(text, dry_run=dry_run, drop_state=False, force=force)}
 
     def remove_query(self, name: str, *, dry_run: bool) -> Mapping[str, Any]:
         """Remove an output and the boxes that only it needs, with their state."""
@@ -116,12 +117,19 @@ class LiveChanges:
 
     # -- a change -----------------------------------------------------------------------------------------------------
 
-    def _put(self, text: str, *, dry_run: bool, drop_state: bool) -> Mapping[str, Any]:
+    def _put(self, text: str, *, dry_run: bool, drop_state: bool, force: bool) -> Mapping[str, Any]:
         before = self._daemon.network
         after = self._read(text, before)
         change = compare(before, after)
         plan = change_json(change)
-        if dry_run or change.is_empty:
+        if change.is_empty:
+            return {"applied": False, "version": before.version, **plan}
+        if dry_run or (after.config.admission.min_utility is not None and not force):
+            if (found := forecast(self._daemon, after)) is not None:
+                plan["forecast"] = found.to_json()
+            if not dry_run:
+                check_admission(found, after, plan)
+        if dry_run:
             return {"applied": False, "version": before.version, **plan}
         self._check(change, after, plan, drop_state)
         begun = monotonic()

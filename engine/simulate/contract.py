@@ -98,7 +98,10 @@ def contract(
     trains: Mapping[int, Trains],
     values: Mapping[int, ValueCells],
     progress: Progress | None = None,
+    drain_ns: int | None = None,
 ) -> Contract:
+    """Make the contract of one load. After the last arrival it runs until everything is out, or for ``drain_ns``: what
+    is not out then counts as lost."""
     network, end_ns = experiment.network, experiment.duration_ns
     settle_ns = min(SETTLE_NS, end_ns // 2)
     experiment = replace(experiment, statistics=deepcopy(experiment.statistics))  # the run changes them
@@ -114,7 +117,7 @@ def contract(
     expired_before, taken_before = list(simulation.storage.expired), list(simulation.storage.taken)
     simulation.run(end_ns, report)
     verdict = watch.overload.verdict
-    simulation.run(None, report)
+    simulation.run(None if drain_ns is None else end_ns + drain_ns, report)
     came = np.subtract(simulation.came_tuples, came_before).astype(np.float64) / np.maximum(decoded, 1e-6)
     flow = LoadModel(network).flow(came, experiment.statistics.port_selectivity)
     dropped = {

@@ -27,6 +27,7 @@ SECTIONS = [  # heading, where its keys stand in default.yaml, its model, the ke
     ("access.tls", "access.tls", models.TlsSection, ""),
     ("access.users.NAME", "access.users.ops", models.UserModel, "access.users"),
     ("spark", "spark", models.SparkSection, "spark"),
+    ("admission", "admission", models.AdmissionSection, "admission"),
     ("streams.NAME", "streams.trades", models.StreamModel, "streams"),
     ("streams.NAME.source: TCP", "streams.trades.source", models.TcpSource, ""),
     ("streams.NAME.source: a file", "streams.from_file.source", models.FileSource, "streams.from_file"),

@@ -30,6 +30,7 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("access.tls", models.TlsSection, {"cert_file": "a", "key_file": "b"}),
     ("access.users.ops", models.UserModel, {}),
     ("spark", models.SparkSection, {}),
+    ("admission", models.AdmissionSection, {}),
     ("streams.trades", models.StreamModel, {"schema": {"a": "int"}}),
     ("streams.trades.source", models.TcpSource, {"tcp": 1}),
     ("streams.from_file.source", models.FileSource, {"file": "x.ndjson"}),

@@ -1,7 +1,8 @@
-"""``aurorad bench change``: queries come to a network of many queries under load, and go."""
+"""``aurorad bench change`` and ``admission``: queries come to a network under load, and go."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,3 +36,22 @@ def change(
     from engine.lab.bench.change import run
 
     take("change", quick, as_json, lambda options: run(options, queries or ()))
+
+
+@bench.command()
+def admission(as_json: Json = False, quick: Quick = False) -> None:
+    """Measure the forecast of a change against what happened, for five queries that are added to the demo.
+
+    A value is the utility that an output of the demo had after the change,
+    its baseline the utility that the plan of the change promised.
+
+    \b
+      aurorad bench admission
+      aurorad bench admission --quick
+
+    Exit codes: 0 measured, 1 the benchmark failed.
+    """
+    from engine.lab.bench.admission import run
+    from engine.lab.processes import shipped
+
+    take("admission", quick, as_json, lambda options: run(options, Path(shipped("demo.yaml"))))

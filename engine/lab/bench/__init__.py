@@ -11,7 +11,7 @@ table or as JSON).
 One module or folder for each command of ``aurorad bench``; each has ``run(options)``, which yields results:
 
 - in memory: ``chain``, ``overhead`` (with ``overhead_by_policy``), ``explain``, ``window``, ``join``,
-  ``nexmark/``, ``change``
+  ``nexmark/``, ``change``, ``admission``
 - over sockets: ``sockets/`` (``socket`` and ``latency``), ``startup``, ``overload/``, ``promise/``
 - disk and Spark: ``durable/``, ``state/``, ``spark/``
 - simulated: ``auto/``

@@ -28,7 +28,7 @@ from catalog.config.models import SparkSink, SparkSource, TcpSink, TcpSource
 from catalog.network import BoxNode, Network, Output, PortRef, Stream
 from engine.operators.boxes.base import Box
 
-LIVE_SECTIONS = ("scheduler",)
+LIVE_SECTIONS = ("scheduler", "admission")
 LIVE_KEYS = (
     "engine.workers",
     "engine.memory",
@@ -38,7 +38,7 @@ LIVE_KEYS = (
     "engine.python_path",
     "engine.share",
 )
-SETTINGS = ("engine", "http", "scheduler", "limits", "log", "spark")
+SETTINGS = ("engine", "http", "scheduler", "limits", "log", "spark", "admission")
 
 
 class Fate(StrEnum):

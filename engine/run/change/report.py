@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from catalog.printable import counted
@@ -39,6 +40,21 @@ def change_lines(parts: list[dict[str, str]]) -> list[str]:
             more = f" and {len(plain) - KEPT_SHOWN} more" if len(plain) > KEPT_SHOWN else ""
             lines.append(f"kept     {counted(len(plain), 'part')}: {names}{more}")
     return lines
+
+
+def forecast_lines(told: Mapping[str, Any] | None) -> list[str]:
+    """Return the lines that describe a forecast (``engine/simulate/admission``) as plain data; None: there is none."""
+    if told is None:
+        return []
+    now, then = told["load"]
+    return [
+        f"forecast load {now:.0%} -> {then:.0%}",
+        *(
+            f"forecast output {o['name']}: utility {o['utility'][0]:.2f} -> {o['utility'][1]:.2f}, "
+            f"p99 {o['p99_ns'][0] / 1e6:.1f} -> {o['p99_ns'][1] / 1e6:.1f} ms"
+            for o in told["outputs"]
+        ),
+    ]
 
 
 def _line(part: dict[str, str]) -> str:
