@@ -40,7 +40,7 @@ def main() -> None:
     disorder(given.seeds)
     for number in range(given.cluster):
         begun = time.monotonic()
-        if pytest.main(["-q", "-x", str(HERE / "test_on_cluster.py")]):
+        if pytest.main(["-q", "-x", str(HERE / "on_cluster.py")]):
             sys.exit(f"cluster run {number} is not exact")
         print(f"cluster run {number} is exact, {time.monotonic() - begun:.0f} s")
 

@@ -1,5 +1,9 @@
 """A real standalone cluster, a master and two workers from the pip package: an executor killed, the driver killed and
-started again, and the rows are those of the daemon's engine."""
+started again, and the rows are those of the daemon's engine.
+
+    python -m tests.spark.on_spark_long --cluster 1
+
+Nine processes of Java start here, so it is not a part of `make test`."""
 
 from __future__ import annotations
 
