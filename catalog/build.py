@@ -75,6 +75,7 @@ def build_network(
     formats: Collection[str] | None = None,
     check_predicate: CheckPredicate | None = None,
     policy_fits: PolicyFits | None = None,
+    refuse: Warn | None = None,
     warn: Warn | None = None,
     make_modules: MakeModules | None = None,
     version: int = 1,
@@ -86,15 +87,16 @@ def build_network(
 
     ``source`` is the name of a file, or the text itself (a str with a line break in it). ``env`` resolves ``${VAR}``;
     None: the environment of the process. ``policies`` are the allowed names of ``scheduler.policy``, ``formats`` those
-    of the ``format`` of a socket; None: any. ``policy_fits`` checks the policy against the network, ``warn`` adds
-    warnings about the whole network. ``make_modules`` finds the user's Python modules. ``before`` lends its bound
-    boxes. ``named``: the file that the text stands for, whose folder has the modules.
+    of the ``format`` of a socket; None: any. ``policy_fits`` checks the policy against the network, ``refuse`` finds
+    other problems of the whole network, ``warn`` adds warnings about it. ``make_modules`` finds the user's Python
+    modules. ``before`` lends its bound boxes. ``named``: the file that the text stands for, whose folder has the
+    modules.
     """
     config = read_config(source, os.environ if env is None else env, overrides, formats, named)
     context = None if make_modules is None else {"modules": make_modules(config.module_folders)}
     sharing = Sharing(config.file.engine.shares, before, config.file.boxes)
     return _Builder(config, kinds, check_predicate, context, BoundBoxes(before), sharing).build(
-        policies, policy_fits, warn, version
+        policies, policy_fits, refuse, warn, version
     )
 
 
@@ -127,7 +129,12 @@ class _Builder:
         self.drawn: dict[str, tuple[Any, BoxDraft | None]] = {}  # as they are written, and drafts, for the next network
 
     def build(
-        self, policies: Collection[str] | None, policy_fits: PolicyFits | None, warn: Warn | None, version: int
+        self,
+        policies: Collection[str] | None,
+        policy_fits: PolicyFits | None,
+        refuse: Warn | None,
+        warn: Warn | None,
+        version: int,
     ) -> Network:
         for check in (
             check_required,
@@ -161,19 +168,21 @@ class _Builder:
             self.file, self.schemas, self.times, bound, outputs, version, self.sharing.other_names, declared,
             self.drawn,
         )  # fmt: skip
-        self.check_fit(network, policy_fits)
+        self.check_fit(network, policy_fits, refuse)
         self.check_starts(network)
         warnings += find_dead_ends(network, self.document)
         for path, message, hint in warn(network) if warn is not None else ():
             warnings.append(self.document.problem(path, message, hint, warning=True))
         return replace(network, warnings=tuple(sorted(warnings, key=lambda p: (p.line, p.column))))
 
-    def check_fit(self, network: Network, policy_fits: PolicyFits | None) -> None:
-        """Refuse a policy that needs a QoS graph which no output has: it could not decide anything."""
+    def check_fit(self, network: Network, policy_fits: PolicyFits | None, refuse: Warn | None) -> None:
+        """Refuse a policy that needs a QoS graph which no output has: it could not decide anything. Refuse what only
+        the whole network shows."""
         lacking = policy_fits(self.file.scheduler.policy, network) if policy_fits is not None else ()
-        if lacking:
-            path = ("scheduler", "policy")
-            found = [self.document.problem(path, message, hint) for message, hint in lacking]
+        problems: list[tuple[Path, str, str]] = [(("scheduler", "policy"), *remark) for remark in lacking]
+        problems += refuse(network) if refuse is not None else ()
+        if problems:
+            found = [self.document.problem(path, message, hint) for path, message, hint in problems]
             raise NetworkError(found, self.document.source, self.document.text)
 
     def starting_boxes(self, origins: Mapping[str, list[InputSource | None]]) -> set[str]:

@@ -53,6 +53,9 @@ class BoxProtocol(Protocol):
     def under_loss(self, port: int = 0) -> UnderLoss:
         """Return the kind of answer that the box gives when a part of its input is missing (``catalog/loss.py``)."""
 
+    def unbounded(self) -> str:
+        """Return why the error of approximate results has no bound; "" if it has one."""
+
     def keeps(self, field: str) -> bool:
         """Return whether tuples leave the box with this field unchanged."""
 

@@ -67,6 +67,7 @@ class QoS:
     value_field: str = ""
     prefer: str = ""  # an expression: tuples for which it is true are dropped last
     deadline_ns: int | None = None  # the end of the good zone, from a preset or from the graph
+    max_error: float | None = None  # the relative error that approximate results may have
 
     @property
     def shed_by(self) -> QoSGraph | None:

@@ -149,6 +149,15 @@ class LatencyReading(NamedTuple):
     window_missed: int = 0
 
 
+class ErrorReading(NamedTuple):
+    """The relative error of an output with ``max_error``, by its last windows."""
+
+    limit: float
+    ratio: float | None  # None: no window has closed yet
+    needed_share: float  # of its tuples, that must be kept
+    is_kept: bool
+
+
 class OutputReading(NamedTuple):
     name: str
     emitted: int = 0
@@ -161,6 +170,7 @@ class OutputReading(NamedTuple):
     cost_ns: int = 0  # time spent delivering: recording, encoding, handing to readers
     lag_ns: int = 0  # from the delivery of a train until the slowest reader's socket has taken it
     not_finite: int = 0  # NaN and infinite values that were written without a number for them
+    error: ErrorReading | None = None  # of an output with ``max_error``
 
     @property
     def readers(self) -> int:
@@ -208,9 +218,12 @@ class SchedulerReading(NamedTuple):
 
     @property
     def decided_by(self) -> str:
-        """Return what decided on the policy: the network file, the QoS graphs alone, or a forecast of the simulator."""
+        """Return what decided on the policy: the network file, the QoS graphs alone, a forecast of the simulator, or
+        the utility that was measured after a change."""
         if self.asked == self.policy:
             return "file"
+        if self.reason.startswith("measured"):
+            return "measured"
         return "forecast" if self.changes else "graphs"
 
 

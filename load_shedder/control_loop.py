@@ -21,6 +21,7 @@ from catalog.load_verdict import LoadVerdict
 from catalog.loss import ValueCells
 from catalog.readings import OverloadReading
 from load_shedder.decide.shedder import Shedder
+from load_shedder.record.error_limits import OutputError
 from load_shedder.shed_plan import ShedPlan
 
 log = logging.getLogger("aurorad.overload")
@@ -57,6 +58,8 @@ class OverloadControl(Generic[Sample]):
         self._clock_ns = clock_ns
         self._lacks = False  # as last logged: more is excess than may be shed
         self._incurable: frozenset[int] = frozenset()  # as last logged
+        self.errors: Mapping[int, OutputError] = {}  # as of the last tick
+        self._too_wrong: frozenset[int] = frozenset()  # as last logged
         self._is_logging = is_logging
 
     @property
@@ -68,16 +71,31 @@ class OverloadControl(Generic[Sample]):
         """Whether there is no overload, and no plan drops anything."""
         return self.verdict.state == "fine" and not self.plan.drops
 
-    def on_sample(self, sample: Sample, read: Sequence[bool] = ()) -> ShedPlan | None:
+    @property
+    def floors(self) -> dict[int, float]:
+        """By output with ``max_error`` that a plan can keep: the share of its tuples that it needs."""
+        return {o: error.floor for o, error in self.errors.items() if o not in self.shedder.given_up.outputs}
+
+    def on_sample(
+        self,
+        sample: Sample,
+        read: Sequence[bool] = (),
+        errors: Mapping[int, OutputError] | None = None,
+        decoded: Callable[[int], float] | None = None,
+    ) -> ShedPlan | None:
         """Run one turn; return the new plan, which is in force by then, or None when the old one stays.
 
-        ``read`` says by output whether it has a reader; empty: every output has one.
+        ``read`` says by output whether it has a reader; empty: every output has one. ``errors`` are those of the
+        outputs with ``max_error``. ``decoded`` returns the share that the edge decodes for an output: the plan keeps
+        the more of what is left.
         """
+        self.errors = errors or {}
         begun_ns = self._clock_ns()
         before, self.verdict = self.verdict, self._judge(sample)
         was_shedding = bool(self.plan.drops)
         self.values = self._values() if self.shedder.places else {}
-        plan = self.shedder.step(self.verdict, read=read, values=self.values)
+        floors = {o: min(1.0, e.floor / max(decoded(o) if decoded else 1.0, 1e-3)) for o, e in self.errors.items()}
+        plan = self.shedder.step(self.verdict, read=read, values=self.values, floors=floors)
         if plan is not None:
             self._apply(plan)
         self.spent_ns += self._clock_ns() - begun_ns
@@ -125,12 +143,15 @@ class OverloadControl(Generic[Sample]):
             )
         self._lacks = lacks
         self._log_incurable()
+        self._log_errors()
 
     def _log_incurable(self) -> None:
         """Log which outputs no plan can save, and which can be saved again."""
         given_up = self.shedder.given_up.outputs
         before, self._incurable = self._incurable, given_up
-        if fresh := given_up - before:
+        for o in sorted((given_up - before) & self.errors.keys()):
+            log.warning("max_error of %s cannot be kept: nothing else is left to shed", self._outputs[o].name)
+        if fresh := given_up - before - self.errors.keys():
             bound = fresh & self.shedder.behind_full_units()
             if bound:
                 log.warning(
@@ -144,8 +165,22 @@ class OverloadControl(Generic[Sample]):
                     self._names(other),
                     most,
                 )
-        if back := before - given_up:
+        if back := before - given_up - self.errors.keys():
             log.info("%s can be saved again: it loses nothing from now on", self._names(back))
+
+    def _log_errors(self) -> None:
+        """Log where results begin to be more wrong than ``max_error`` allows, and where they are right again."""
+        now = frozenset(o for o, error in self.errors.items() if not error.is_kept)
+        before, self._too_wrong = self._too_wrong, now
+        for o in sorted(now - before):
+            error = self.errors[o]
+            why = "nothing else is left to shed" if o in self._incurable else "the plan has not answered yet"
+            log.warning(
+                "%s: results are off by up to %.2g%%, max_error is %.2g%%: it needs %.0f%% of its tuples, and %s",
+                self._outputs[o].name, 100 * (error.error or 0.0), 100 * error.limit, 100 * error.floor, why,
+            )  # fmt: skip
+        if back := before - now:
+            log.info("%s: max_error is kept again", self._names(back))
 
     def _names(self, outputs: Iterable[int]) -> str:
         return ", ".join(self._outputs[o].name for o in sorted(outputs)[:5])

@@ -7,6 +7,7 @@ family exists even before it has samples: a dashboard finds every name on the fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import sqrt
 
@@ -252,6 +253,23 @@ def _outputs(outputs: Sequence[OutputReading]) -> Iterator[Metric]:
         "output_delivered_ratio", "Tuples delivered, as a share of the tuples without shedding and drops.", label,
         (([o.name], o.share_delivered) for o in outputs),
     )  # fmt: skip
+    limited = [(o.name, o.error) for o in outputs if o.error is not None]
+    yield _gauge(
+        "output_error_ratio",
+        "Relative error of the last approximate results, at the confidence of their box; NaN before the first.",
+        label, (([name], math.nan if e.ratio is None else e.ratio) for name, e in limited),
+    )  # fmt: skip
+    yield _gauge(
+        "output_error_limit_ratio", "max_error of the output.", label, (([name], e.limit) for name, e in limited)
+    )
+    yield _gauge(
+        "output_needed_ratio", "The share of its tuples that the output needs, so that max_error is kept.", label,
+        (([name], e.needed_share) for name, e in limited),
+    )  # fmt: skip
+    yield _gauge(
+        "output_error_kept", "1 if max_error is kept, else 0.", label,
+        (([name], float(e.is_kept)) for name, e in limited),
+    )  # fmt: skip
     yield _counter(
         "output_deadline_missed", "Tuples that were later than the output's deadline.", label,
         (([o.name], o.latency.missed) for o in outputs),
@@ -321,7 +339,8 @@ def _scheduler(r: Readings) -> Iterator[Metric]:
     yield _gauge(
         "scheduler_choice",
         "1 for the policy, traversal and train rule in use. decided_by: the network file, or how auto chose: by QoS "
-        "graphs alone, or by a forecast. /api/v1/stats has the reason in words.",
+        "graphs alone, by a forecast, or because it measured that a forecast was wrong. /api/v1/stats has the reason "
+        "in words.",
         ["policy", "traversal", "train", "decided_by"], [([s.policy, s.traversal, s.train, s.decided_by], 1.0)],
     )  # fmt: skip
     yield _counter("scheduler_choice_changes", "Times that auto changed the policy.", [], [([], s.changes)])

@@ -99,6 +99,7 @@ def _output(output: OutputReading, queue: int, shed: Shed, number: int) -> dict[
         "emitted": output.emitted,
         "rate_per_s": output.rate_per_s,
         "queue_tuples": queue,
+        "error": None if output.error is None else output.error._asdict(),
         "latency": {
             "p50_ns": lat.p50_ns,
             "p99_ns": lat.p99_ns,

@@ -8,6 +8,7 @@
   is a slope and not a cliff: a slope tells the scheduler how urgent a late tuple is, a cliff tells it to give up.
 - ``lossy: 30%``: this share may be lost without harm; from there on utility falls in proportion.
 - ``prefer: "severity >= 3"``: when tuples must be dropped, these go last.
+- ``max_error: 2%``: approximate results are within 2 % of the truth; the shed plan keeps as many tuples as that takes.
 """
 
 from __future__ import annotations
@@ -90,6 +91,9 @@ def parse_value(value: object) -> tuple[str, QoSGraph]:
     return str(field), _graph(points, _number, "[[0, 0.1], [3, 1.0]]")
 
 
+ANY_SHARE = QoSGraph(((0.0, 1.0), (1.0, 1.0)))
+
+
 class QoSModel(BaseModel):
     """``qos`` as written; ``make()`` expands the presets."""
 
@@ -102,6 +106,7 @@ class QoSModel(BaseModel):
     dead_ns: PositiveDuration | None = Field(default=None, alias="dead")
     lossy: Share | None = None
     prefer: str | None = Field(default=None, min_length=1)
+    max_error: Share | None = None
 
     @model_validator(mode="after")
     def _has_no_conflict(self) -> QoSModel:
@@ -115,6 +120,8 @@ class QoSModel(BaseModel):
             raise ValueError("lossy and loss both define how much may be lost: keep one")
         if self.prefer is not None and self.value is not None:
             raise ValueError("prefer and value both define which tuples matter: keep one")
+        if self.max_error is not None and not 0.0 < self.max_error < 1.0:
+            raise ValueError("max_error must be above 0% and below 100%")
         return self
 
     def make(self) -> QoS:
@@ -126,8 +133,10 @@ class QoSModel(BaseModel):
             deadline_ns = good_zone_end_ns(latency)
         if self.lossy is not None:
             loss = lossy_graph(self.lossy)
+        if loss is None and self.max_error is not None:
+            loss = ANY_SHARE  # the error alone says how much may be lost
         field, value = self.value if self.value is not None else ("", None)
-        return QoS(latency, loss, value, field, self.prefer or "", deadline_ns)
+        return QoS(latency, loss, value, field, self.prefer or "", deadline_ns, self.max_error)
 
 
 def good_zone_end_ns(latency: QoSGraph) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from catalog.edge_load import EdgeLoad
 from catalog.network import Network
@@ -38,6 +38,7 @@ class EdgeControl:
             any(network.outputs[o].qos.shed_by is None for a in s.arcs for o in behind[a].outputs)
             for s in network.streams
         ]
+        self._outputs = [frozenset(o for a in s.arcs for o in behind[a].outputs) for s in network.streams]
         self._shares: tuple[StreamShare, ...] = ()
 
     @property
@@ -48,11 +49,18 @@ class EdgeControl:
     def drops_nothing(self) -> bool:
         return all(to.share >= 1.0 for to in self._shares)
 
-    def on_readings(self, readings: Readings) -> None:
+    def share_before(self, output: int) -> float:
+        """Return the share of the rows for an output that is decoded: the least of its streams'."""
+        pairs = zip(self._outputs, self._shares, strict=False)
+        return min((to.share for outputs, to in pairs if output in outputs), default=1.0)
+
+    def on_readings(self, readings: Readings, floors: Mapping[int, float]) -> None:
+        """``floors`` are the shares that outputs with ``max_error`` need."""
         load = self._meter.fold(readings)
         if not load.streams:
             return
-        self._shares = steer_edge(self._shares, load, self._strict)
+        least = [max((floors.get(o, 0.0) for o in outputs), default=0.0) for outputs in self._outputs]
+        self._shares = steer_edge(self._shares, load, self._strict, least)
         for name, port, to in zip(self._names, self._ports, self._shares, strict=True):
             was = port.edge.share
             if to.share != was:

@@ -76,8 +76,10 @@ class Monitoring:
         self._let_time_pass()
         self.busy.note(sample)
         read = [output.readers > 0 for output in readings.outputs]
-        self._overload.on_sample(sample, read if any(read) else ())  # without any reader the graphs alone decide
-        self._edge.on_readings(readings)
+        # Without any reader the graphs alone decide.
+        overload, edge = self._overload, self._edge
+        overload.on_sample(sample, read if any(read) else (), self._engine.shedding.book.errors(), edge.share_before)
+        edge.on_readings(readings, overload.floors)
         self._engine.press(not self._overload.is_fine)
         self._engine.refresh_losses()
         self._report_missed(readings)

@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from catalog.network import Network
-from catalog.readings import EngineReading, LatencyReading, OutputReading, OverloadReading, Readings, StreamReading
+from catalog.readings import (
+    EngineReading,
+    ErrorReading,
+    LatencyReading,
+    OutputReading,
+    OverloadReading,
+    Readings,
+    StreamReading,
+)
 from engine.daemon.edge_control import EdgeControl
 from engine.daemon.readiness import Readiness
 from engine.run.core import Engine
@@ -50,6 +58,7 @@ class DaemonReadings:
         self._files = files
         self._keeper = keeper
         self._recorders = recorders
+        self._has_limits = any(o.qos.max_error is not None for o in network.outputs)
         self._overload = overload
         self._edge = edge
         self._is_draining = is_draining
@@ -115,6 +124,7 @@ class DaemonReadings:
 
     def _output(self, number: int, now_ns: int, with_latency: bool) -> OutputReading:
         outlet, delivery = self._outlets[number], self._engine.deliveries[number]
+        error = self._engine.shedding.book.errors().get(number) if self._has_limits else None
         return OutputReading(
             outlet.name,
             outlet.emitted + delivery.replayed,
@@ -123,6 +133,7 @@ class DaemonReadings:
             cost_ns=delivery.cost_ns,
             lag_ns=outlet.lag_ns,
             not_finite=outlet.not_finite + self._files.not_finite(number),
+            error=None if error is None else ErrorReading(error.limit, error.error, error.floor, error.is_kept),
         )
 
     def _whole(self, now_ns: int) -> EngineReading:

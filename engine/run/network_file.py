@@ -14,6 +14,7 @@ from engine.operators.boxes import box_kinds
 from engine.operators.expressions import compile_expression
 from engine.operators.user_modules import UserModules
 from engine.run.declared_costs import declared_costs
+from engine.run.error_bounds import unbounded_errors
 from engine.run.never_closed import never_closed
 from engine.run.preference import CompiledPreference
 from engine.run.tuning import collector_paused
@@ -59,6 +60,7 @@ def _build(
         formats=tuple(CODECS),
         check_predicate=_check_predicate,
         policy_fits=_policy_fits,
+        refuse=unbounded_errors,
         warn=_warn,
         make_modules=UserModules,
         version=version,

@@ -42,19 +42,38 @@ class StreamShare(NamedTuple):
     lowered_ns: int = 0  # when
 
 
-def steer_edge(before: Sequence[StreamShare], load: EdgeLoad, strict: Sequence[bool]) -> tuple[StreamShare, ...]:
-    """Return the next shares by stream. ``strict`` says which streams lead to an output that must lose nothing."""
-    fixed_ns = sum(s.demand_ns for s in load.streams if not s.sheds)
-    asked_ns = sum(s.demand_ns for s in load.streams if s.sheds)
-    room = max(FULL * 1e9 - fixed_ns, 0.0) / asked_ns if asked_ns > 0 else 1.0
+def steer_edge(
+    before: Sequence[StreamShare], load: EdgeLoad, strict: Sequence[bool], floors: Sequence[float] = ()
+) -> tuple[StreamShare, ...]:
+    """Return the next shares by stream. ``strict`` says which streams lead to an output that must lose nothing,
+    ``floors`` which share an output with ``max_error`` needs: no stream goes below it, and the others get less."""
+    least = [floors[i] if floors else 0.0 for i in range(len(load.streams))]
+    equal = _room(load, least)
     found = []
     for i, stream in enumerate(load.streams):
         was = before[i] if i < len(before) else StreamShare()
+        room = max(equal, least[i])
         patience = (STRICT_TICKS if strict[i] else LATE_TICKS) * (FITS_TICKS if room >= 1.0 else 1)
         found.append(
             _next(was, stream.is_late, min(room, 1.0), patience, load.at_ns) if stream.sheds else StreamShare()
         )
+        found[-1] = found[-1]._replace(share=max(found[-1].share, min(least[i], 1.0)))
     return tuple(found)
+
+
+def _room(load: EdgeLoad, least: Sequence[float]) -> float:
+    """Return the share that decoding can do of the streams that shed, where each gets the same or what it needs."""
+    held: set[int] = set()
+    while True:
+        fixed_ns = sum(
+            s.demand_ns * (least[i] if s.sheds else 1.0) for i, s in enumerate(load.streams) if not s.sheds or i in held
+        )
+        asked_ns = sum(s.demand_ns for i, s in enumerate(load.streams) if s.sheds and i not in held)
+        room = max(FULL * 1e9 - fixed_ns, 0.0) / asked_ns if asked_ns > 0 else 1.0
+        more = {i for i, s in enumerate(load.streams) if s.sheds and i not in held and least[i] > room}
+        if not more:
+            return room
+        held |= more
 
 
 def _next(was: StreamShare, is_late: bool, room: float, patience: int, now_ns: int) -> StreamShare:

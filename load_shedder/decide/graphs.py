@@ -23,6 +23,7 @@ class GraphPiece(NamedTuple):
 
 
 FLAT = (GraphPiece(0.0, 0.0),)  # dropping costs no utility
+WALL = 1e9  # a slope that no plan goes down: below this share the results would be too wrong (``max_error``)
 
 
 def pieces(graph: QoSGraph | None) -> tuple[GraphPiece, ...]:
@@ -32,6 +33,16 @@ def pieces(graph: QoSGraph | None) -> tuple[GraphPiece, ...]:
     corners = concave_hull(_within(graph))
     found = [GraphPiece(x0, (y1 - y0) / (x1 - x0)) for (x0, y0), (x1, y1) in pairwise(corners)]
     return tuple(reversed(found)) or FLAT
+
+
+def with_floor(graph: Sequence[GraphPiece], floor: float) -> tuple[GraphPiece, ...]:
+    """Return the graph down to a share, and a wall there."""
+    if floor <= 0.0:
+        return tuple(graph)
+    above = [piece for piece in graph if piece.to > floor]
+    crossed = next((piece.slope for piece in graph if piece.to <= floor), 0.0)
+    start = above[-1].to if above else 1.0
+    return (*above, *([GraphPiece(floor, crossed)] if floor < start else []), GraphPiece(0.0, WALL))
 
 
 def concave_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -25,7 +25,7 @@ from catalog.loss import ValueCells
 from catalog.network import Network, Output
 from catalog.qos import IN_PROPORTION
 from catalog.stats import Floats
-from load_shedder.decide.graphs import FLAT, UNSEEN, GraphPiece, cells, pieces
+from load_shedder.decide.graphs import FLAT, UNSEEN, GraphPiece, cells, pieces, with_floor
 from load_shedder.decide.segments import FlowSegments, ModelCosts, split_at_places
 from load_shedder.decide.walk import CLOSE, Walk
 from load_shedder.shed_plan import NOTHING_SHED, Drop, DropPlace, ShedPlan
@@ -218,16 +218,20 @@ def draw_map(
     values: Mapping[int, ValueCells] | None = None,
     read: Sequence[bool] | None = None,
     given_up: Container[int] = (),
+    floors: Mapping[int, float] | None = None,
 ) -> RoadMap:
     """Draw the map. ``values`` holds the worth of tuples by arc, for semantic places. ``read`` says by output whether
     it has a reader: an output without one is worth nothing and is shed first. An output that is ``given_up`` has no
-    loss graph, and is worth as much as the share of its tuples that it gets."""
+    loss graph, and is worth as much as the share of its tuples that it gets. No plan goes below the ``floors``, by
+    output."""
     segments = split_at_places(network, places, costs)
 
     def graph(output: Output) -> tuple[GraphPiece, ...]:
         if read is not None and not read[output.number]:
             return FLAT
-        return pieces(IN_PROPORTION if output.number in given_up else output.qos.shed_by)
+        if output.number in given_up:
+            return pieces(IN_PROPORTION)
+        return with_floor(pieces(output.qos.shed_by), (floors or {}).get(output.number, 0.0))
 
     graphs = [graph(o) for o in network.outputs]
     known = values or {}

@@ -13,7 +13,7 @@ Owner: the monitor thread. Time is an argument; only the time that a map took co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ DRIFT = 0.1
 NEAR_KNEE = 0.7  # of capacity: above this a map is kept
 SHARE_OF_TIME = 0.01
 LACKS = 0.02  # of the work: what must be saved, beyond what may be shed
+FLOOR_STEP = 0.02  # of a floor: a smaller change is chance
 REDRAWN_AT_MOST_NS = 250_000_000  # short: after a start costs are learned tick by tick, and a guessed map must go
 
 
@@ -61,6 +62,8 @@ class Shedder:
         self._urgent = UrgentLevels(self._draw)
         self._values: Mapping[int, ValueCells] | None = None
         self._caps_in_force: dict[int, float] = {}
+        self._floors: dict[int, float] = {}  # by output with max_error: the share that it needs
+        self._drawn_floors: dict[int, float] = {}
         self._set_places(find_places(network, semantic_arcs))
         self.plan: ShedPlan = NOTHING_SHED
         self.control = ControllerState()
@@ -74,12 +77,18 @@ class Shedder:
         self._sheds = np.array([s.overload == "shed" for s in network.streams], np.bool_)
 
     def step(
-        self, verdict: LoadVerdict, *, read: Sequence[bool] = (), values: Mapping[int, ValueCells] | None = None
+        self,
+        verdict: LoadVerdict,
+        *,
+        read: Sequence[bool] = (),
+        values: Mapping[int, ValueCells] | None = None,
+        floors: Mapping[int, float] | None = None,
     ) -> ShedPlan | None:
         """Run one tick. Return the new plan, or None when the old one stays. ``read`` says by output whether it has a
-        reader; empty: all have one."""
+        reader; empty: all have one. ``floors`` are the shares that outputs with ``max_error`` need."""
         if not self.places and not self._strict:
             return None
+        self._floors = dict(floors or {})
         self.caps = cap_units(self.caps, verdict) if self.units else self.caps
         self._give_up(verdict)
         if not self.places:
@@ -98,7 +107,7 @@ class Shedder:
         )
         if self.road_map is None:
             return None
-        wanted, caps = self.control.share, self._urgent.caps(self._place_caps())
+        wanted, caps = self.control.share, self._above_floors(self._urgent.caps(self._place_caps()))
         same = abs(wanted - self._in_force) < STEP and bool(wanted) == bool(self._in_force)
         if not redrawn and same and not self._caps_differ(caps):
             return None
@@ -133,6 +142,20 @@ class Shedder:
         boxes = {b for unit in self.caps.full for b in self.units[unit]}
         return frozenset(o for b in boxes for o in self.network.box_outputs[b])
 
+    def _above_floors(self, caps: Mapping[int, float]) -> dict[int, float]:
+        """Return the caps, raised to what the outputs behind their places need."""
+        if not self._floors_in_force or self.road_map is None:
+            return dict(caps)
+        return {i: max(share, self._floor_at(self.road_map.places[i].outputs)) for i, share in caps.items()}
+
+    @property
+    def _floors_in_force(self) -> dict[int, float]:
+        return {o: floor for o, floor in self._floors.items() if o not in self.given_up.outputs}
+
+    def _floor_at(self, outputs: Iterable[int]) -> float:
+        floors = self._floors_in_force
+        return max((floors.get(o, 0.0) for o in outputs), default=0.0)
+
     def _caps_differ(self, caps: Mapping[int, float]) -> bool:
         before = self._caps_in_force
         return caps.keys() != before.keys() or any(abs(share - before[i]) >= STEP for i, share in caps.items())
@@ -140,19 +163,31 @@ class Shedder:
     def _give_up(self, verdict: LoadVerdict) -> None:
         """Give up the outputs that no plan can save; take those back that can be saved again."""
         hopeless = self._hopeless(verdict)
-        before, self.given_up = self.given_up, give_up(self.given_up, hopeless, self.plan.outputs, verdict.at_ns)
+        before, self.given_up = self.given_up, give_up(self.given_up, hopeless, self._short_outputs(), verdict.at_ns)
         if self.given_up.outputs != before.outputs:
             self._set_places(find_places(self.network, self._semantic_arcs, self.given_up.outputs))
 
+    def _short_outputs(self) -> frozenset[int]:
+        """Return the outputs of which the plan in force drops more than they may lose."""
+        kept: dict[int, float] = {}
+        for drop in self.plan.drops:
+            for o in drop.place.outputs:
+                kept[o] = kept.get(o, 1.0) * (1.0 - drop.share)  # at worst all of its drops lie on one path
+        return frozenset(o for o, share in kept.items() if share < self._floors.get(o, 1.0) - FLOOR_STEP)
+
     def _hopeless(self, verdict: LoadVerdict) -> frozenset[int]:
         """Return the outputs without a loss graph that are late now, and that no plan can save."""
-        late = self._strict.intersection(verdict.late)
+        late = (self._strict | self._floors_in_force.keys()).intersection(verdict.late)
         if not late:
             return frozenset()
         if self.control.lacks > LACKS or (not self.places and verdict.state == "overloaded"):
             return late
         boxes = {b for unit in self.caps.full if not self._before_unit[unit][1] for b in self.units[unit]}
         boxes |= {b for level in self._urgent.lacking(LACKS) for b, is_urgent in enumerate(level) if is_urgent}
+        for unit in self.caps.full:  # a unit that is full although its outputs get no more than they need
+            outputs = {o for b in self.units[unit] for o in self.network.box_outputs[b]}
+            if self.caps.kept[unit] < self._floor_at(outputs):
+                boxes.update(self.units[unit])
         return late & {o for b in boxes for o in self.network.box_outputs[b]}
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -202,6 +237,7 @@ class Shedder:
             return False
         begun_ns = self._clock_ns()
         self._drawn_for, self._read, self._values = self._settled(self._basis(values)), read, values
+        self._drawn_floors = self._floors_in_force
         self._urgent.forget_maps()
         drawn = self._draw()
         self.maps += 1
@@ -234,6 +270,7 @@ class Shedder:
             values=self._values,
             read=self._read or None,
             given_up=self.given_up.outputs,
+            floors=self._floors_in_force,
         )
 
     def _relative(self) -> tuple[Floats, Floats, Floats]:
@@ -258,7 +295,9 @@ class Shedder:
         return settled
 
     def _has_drifted(self, read: tuple[bool, ...], values: Mapping[int, ValueCells] | None) -> bool:
-        now = self._basis(values)
+        now, floors, drawn = self._basis(values), self._floors_in_force, self._drawn_floors
+        if floors.keys() != drawn.keys() or any(abs(f - drawn[o]) > FLOOR_STEP * drawn[o] for o, f in floors.items()):
+            return True
         if read != self._read or len(now) != len(self._drawn_for):
             return True
         return bool(_drifted(self._drawn_for, now).any())

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.stats import Floats
-from load_shedder.decide.graphs import GraphPiece, WorthStep
+from load_shedder.decide.graphs import WALL, GraphPiece, WorthStep
 from load_shedder.decide.segments import FlowSegments
 
 Index = npt.NDArray[np.intp]
@@ -183,8 +183,11 @@ class Walk:
     # -- moving -------------------------------------------------------------------------------------------------------
 
     def _move(self, place: int) -> None:
-        """Take the place down to the next event."""
+        """Take the place down to the next event. Before a wall it stays: it is weighed again when a place behind it
+        becomes the narrower one."""
         change = self._change_per_tuple(place)
+        if any(self.graphs[o][self.piece[o]].slope >= WALL for o in change.outputs.tolist()):
+            return
         far, events = self._next_events(place, change)
         if far > 0:
             shown = [place, *change.fixed]

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.network import BoxNode, Network
+from load_shedder.record.error_limits import ErrorLimit, OutputError, find_limits, output_errors
 from load_shedder.record.losses import ArcLosses, PaneGrid, WindowGrid
 from storage.train import NO_WATERMARK
 
@@ -71,6 +72,9 @@ class LossBook:
         self.arcs: dict[int, ArcLosses] = {}
         self._behind = _windows_behind(network)
         self.boxes = {b: BoxLosses(self, network.boxes[b]) for b in sorted({b for s in self._behind for b in s})}
+        self._limits = {b: ErrorLimit(error) for b, error in find_limits(network).items()}
+        for b, limit in self._limits.items():
+            self.boxes[b].limit = limit
 
     def grids(self, arc: int) -> list[WindowGrid]:
         """Return the window grids of the boxes behind the arc that need whole windows."""
@@ -91,6 +95,10 @@ class LossBook:
         for arc, losses in list(self.arcs.items()):
             losses.forget(min(self.boxes[b].needs_from_ns(arc, closed_ns(b)) for b in self._behind[arc]))
 
+    def errors(self) -> dict[int, OutputError]:
+        """Return, by output with ``max_error``, the share that it needs and the error that it has."""
+        return output_errors(self.network, self._limits)
+
     def snapshot(self) -> dict[str, Any]:
         return {self.network.arcs[a].name: losses.snapshot() for a, losses in self.arcs.items()}
 
@@ -110,6 +118,7 @@ class BoxLosses:
         self.pane: PaneGrid = (gcd(step_ns, size_ns), offset_ns)
         self.states_share = node.box.under_loss() == "approximate"
         self.withheld = 0  # results not emitted because they lacked something
+        self.limit: ErrorLimit | None = None  # of the error of its results
         # The nearest arcs first: tuples dropped further up would have met the drops further down.
         paths = sorted(_paths(book.network, node).values(), key=lambda path: -_depth(book.network, path.arc))
         self._paths = {path.arc: path for path in paths}

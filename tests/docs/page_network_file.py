@@ -38,6 +38,7 @@ SECTIONS = [  # heading, where its keys stand in default.yaml, its model, the ke
     ("outputs.NAME", "outputs.alerts", models.OutputModel, "outputs"),
     ("outputs.NAME.qos: graphs", "outputs.alerts.qos", models.QoSModel, "outputs.alerts.qos"),
     ("outputs.NAME.qos: presets", "outputs.listed_trades.qos", models.QoSModel, "outputs.listed_trades"),
+    ("outputs.NAME.qos: the error", "outputs.trades_counted.qos", models.QoSModel, "outputs.trades_counted"),
     ("outputs.NAME.sink: TCP", "outputs.alerts.sink", models.TcpSink, ""),
     ("outputs.NAME.sink: a file", "outputs.to_file.sink", models.FileSink, "outputs.to_file"),
     ("outputs.NAME.sink: standard output", "outputs.shown.sink", models.StdoutSink, "outputs.shown"),

@@ -139,6 +139,7 @@ def test_a_policy_that_gives_less_is_left_again(caplog: pytest.LogCaptureFixture
             pilot.tick()
             worth[0] = 0.8 if engine.choice.policy == "qos" else 0.6
     assert engine.choice.policy == "qos" and engine.choice.reason.startswith("measured")
+    assert engine.readings.scheduler().decided_by == "measured"
     assert any("policy qos instead of bts: measured: utility 0.800 before, 0.600" in r.message for r in caplog.records)
 
 

@@ -44,7 +44,7 @@ PLACES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("outputs.shown.sink", models.StdoutSink, {"stdout": "table"}),
     ("outputs.archive.sink", models.SparkSink, {"spark": "parquet", "path": "x"}),
 ]
-QOS_PLACES = ("outputs.alerts.qos", "outputs.listed_trades.qos")
+QOS_PLACES = ("outputs.alerts.qos", "outputs.listed_trades.qos", "outputs.trades_counted.qos")
 SECTIONS = {"streams", "boxes", "outputs", "source", "sink", "qos", "users"}  # described by what is in them
 
 
@@ -69,7 +69,7 @@ def comment_of(doc: Document, path: tuple[str, ...]) -> str:
 def fields() -> list[tuple[str, type[BaseModel], dict[str, Any], str, str]]:
     found = [(at, m, least, n, f.alias or n) for at, m, least in PLACES for n, f in m.model_fields.items()]
     for name, f in models.QoSModel.model_fields.items():
-        at = QOS_PLACES[0] if name in ("latency", "loss", "value") else QOS_PLACES[1]
+        at = QOS_PLACES[0] if name in ("latency", "loss", "value") else QOS_PLACES[2 if name == "max_error" else 1]
         found.append((at, models.QoSModel, {}, name, f.alias or name))
     return found
 

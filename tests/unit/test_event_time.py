@@ -183,7 +183,7 @@ def ingress_of(network: Network, storage: StorageManager, event_time: EventTime)
     """An ingress into a network whose scheduler does nothing."""
     loop = SimpleNamespace(wake=lambda: None)
     routes = Routes(storage, lambda arcs, train, nbytes: None, lambda: None, [])
-    taps = Taps(network, on_change=lambda: None)
+    taps = Taps(network, on_change=lambda: None, kept={})
     pool: Any = None
     return Ingress(network, storage, routes, loop, pool, taps, [None], {}, event_time, None, lambda: NOW)  # type: ignore[arg-type]
 

@@ -282,6 +282,16 @@ class Aggregate(KeyedBox):
             return SPAN_WINDOWS * int(window.sliding)
         return "wrong" if window.tumbling is None else int(window.tumbling)
 
+    def unbounded(self) -> str:
+        p = self.parameters
+        if not isinstance(p.approximate, ApproximateParameters):
+            return "it has no confidence: write approximate: {confidence: 95%}"
+        if p.emit == "update":
+            return "emit: update sends windows that are not complete"
+        bounded = {bar.name for bar in self._layout.bars}
+        without = [name for name in p.select if name not in bounded]
+        return f"the error of {', '.join(without)} has no bound: only count, sum and avg have one" if without else ""
+
     def windows_ns(self) -> tuple[int, int, int] | None:
         window = self.parameters.window
         if window.session is not None:

@@ -156,6 +156,13 @@ class Box(ABC):
         """
         return "wrong"
 
+    def unbounded(self) -> str:
+        """Tell why the error of approximate results has no bound; "" if it has one, so that ``max_error`` can be kept.
+
+        Asked of boxes whose ``under_loss`` is ``approximate``, after ``bind``.
+        """
+        return "its results carry no interval"
+
     def keeps(self, field: str) -> bool:
         """Tell whether the tuples that leave have the value in this field with which they came.
 

@@ -6,6 +6,7 @@ All expressions of a box share their accumulators. An argument that several accu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,14 @@ from engine.operators.expressions import Expression, Scope, Vector, share
 from engine.operators.expressions.aggregates.split import AggregatedExpression
 from engine.operators.state.columns import Numbers
 from engine.operators.state.keys import KeyTable
-from engine.operators.windows.accumulators import Accumulator
-from engine.operators.windows.error_bars import error_bars, quantile_of
+from engine.operators.windows.accumulators import Accumulator, Partial
+from engine.operators.windows.error_bars import ErrorBar, error_bars, quantile_of
 from engine.operators.windows.functions import WindowFunction, function_of
 from engine.operators.windows.groups import Gathered
 from storage.train import Train, tidy_valid
+
+if TYPE_CHECKING:
+    from load_shedder.record.error_limits import ErrorLimit
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -54,6 +58,7 @@ class WindowLayout:
         if with_share:
             fields[SHARE_SEEN] = Field(SHARE_SEEN, Type.DOUBLE)
         self.bars = () if confidence is None else error_bars(self._select)
+        self._confidence = confidence or 0.0
         self._z = 0.0 if confidence is None else quantile_of(confidence)
         fields |= {f.name: f for bar in self.bars for f in bar.fields}
         self.schema = Schema(tuple(fields.values()))
@@ -92,6 +97,19 @@ class WindowLayout:
         values = {key: argument.evaluate(scope) for key, argument in self._arguments.items()}
         return [values[a.argument.key] for a in self.accumulators]
 
+    def note_errors(self, limit: ErrorLimit, gathered: Gathered, shares: npt.NDArray[np.float64] | None) -> None:
+        """Note for ``max_error`` which share of their tuples these windows need."""
+        seen = np.ones(gathered.rows.shape[0]) if shares is None else shares
+        needed = np.zeros(gathered.rows.shape[0])
+        for bar in self.bars:
+            partial = self._partial(bar, gathered)
+            needed = np.maximum(needed, bar.needed(partial, gathered.rows, seen, self._z, limit.aim))
+        if self.bars:
+            limit.note(needed, seen, self._confidence)
+
+    def _partial(self, bar: ErrorBar, gathered: Gathered) -> Partial | None:
+        return None if bar.accumulator is None else gathered.partials[self._place[bar.accumulator.key]]
+
     def train(
         self,
         gathered: Gathered,
@@ -122,9 +140,7 @@ class WindowLayout:
             seen = np.ones(count) if shares is None else shares
             selected[SHARE_SEEN] = Vector(seen)
             for bar in self.bars:
-                at = None if bar.accumulator is None else self._place[bar.accumulator.key]
-                partial = None if at is None else gathered.partials[at]
-                bounds = bar.bounds(partial, gathered.rows, seen, self._z)
+                bounds = bar.bounds(self._partial(bar, gathered), gathered.rows, seen, self._z)
                 selected |= {f.name: vector for f, vector in zip(bar.fields, bounds, strict=True)}
         shown = columns | selected
         vectors = [shown[f.name] for f in self.schema]

@@ -95,6 +95,8 @@ class Windows(ABC):
             elif (spoiled := self.losses.spoiled(*self.reach(start_ns, end_ns))) is not None:
                 self._withhold(gathered, start_ns, end_ns, time_ns, spoiled, send)
                 return
+        if self.losses is not None and self.losses.limit is not None:
+            self.layout.note_errors(self.losses.limit, gathered, shares)
         train, errors = self.layout.train(gathered, self.keys, start_ns, end_ns, time_ns, shares)
         self.null_errors += errors
         for start in range(0, train.count, MAX_TRAIN):
