@@ -129,7 +129,7 @@ VIEW_LIMIT = NumberParameter("limit", "at most so many rows, the newest", 1_000,
 QUERY_FROM = TextParameter("from", "where in the history of its inputs the query begins; empty: now", most=40)
 DRY_RUN = FlagParameter("dry_run", "only answer what the change would do")
 DROP_STATE = FlagParameter("drop_state", "let the change drop state of boxes")
-FORCE = FlagParameter("force", "make the change also if outputs fall below admission.min_utility")
+FORCE = FlagParameter("force", "no forecast: change also what falls below admission.min_utility")
 
 
 class HttpOperation(NamedTuple):

@@ -124,7 +124,7 @@ class LiveChanges:
         plan = change_json(change)
         if change.is_empty:
             return {"applied": False, "version": before.version, **plan}
-        if dry_run or (after.config.admission.min_utility is not None and not force):
+        if not force and (dry_run or after.config.admission.min_utility is not None):
             if (found := forecast(self._daemon, after)) is not None:
                 plan["forecast"] = found.to_json()
             if not dry_run:

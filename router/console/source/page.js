@@ -50,7 +50,7 @@ function Page() {
       <nav aria-label="views">${Object.entries(VIEWS).map(([name, [title]]) => html`<a key=${name} href=${`#${name}`} aria-current=${view.value === name ? "page" : null}>${title}</a>`)}</nav>
       <${Connection} /><button class="link" onClick=${startTour}>tour</button></header>
     <${Figures} />
-    <div class="body"><main id="main" tabindex="-1"><${View} /></main>${view.value === "network" && html`<${Panel} />`}</div><${Tour} />`;
+    <div class="body"><main id="main" tabindex="0"><${View} /></main>${view.value === "network" && html`<${Panel} />`}</div><${Tour} />`;
 }
 
 render(html`<${Page} />`, document.getElementById("app"));

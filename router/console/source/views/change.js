@@ -28,9 +28,18 @@ export function Diff({ plan }) {
     ${plan.needs_restart?.length > 0 && html`<p class="bad">A restart is needed for ${plan.needs_restart.map(p => p.name || p).join(", ")}.</p>`}</div>`;
 }
 
-function Forecast({ forecast }) {
-  if (!forecast?.outputs?.length) return null;
-  return html`<h2>What it would do to the outputs</h2><${Table} head=${["output", "utility: now", "then", "p99: now", "then"]} rows=${forecast.outputs.map(o => [o.name, utility(o.now?.utility ?? o.utility_now), utility(o.then?.utility ?? o.utility_then ?? o.utility), time(o.now?.p99_ns ?? o.p99_now_ns), time(o.then?.p99_ns ?? o.p99_then_ns ?? o.p99_ns)])} />`;
+function Forecast({ text, isSame }) {
+  const [found, setFound] = useState(null), [error, setError] = useState(null), [isBusy, setBusy] = useState(false);
+  useEffect(() => { setFound(null); setError(null); }, [text]);
+  if (isSame) return null;
+  const look = async () => {
+    setBusy(true); setError(null);
+    try { setFound((await ask("/api/v1/network?dry_run=true", { method: "PUT", body: text })).forecast || { outputs: [] }); } catch (failed) { setError(failed); }
+    setBusy(false);
+  };
+  return html`<p><button disabled=${isBusy} onClick=${look}>${isBusy ? "simulating …" : "what would it do to the outputs?"}</button></p><${Trouble} error=${error} />
+    ${found && html`${found.load && html`<p>Load of the workers: ${percent(found.load[0])} now, ${percent(found.load[1])} then.</p>`}
+      <${Table} head=${["output", "utility: now", "then", "p99: now", "then"]} empty="too large to simulate here: only the load is known" rows=${found.outputs.map(o => [o.name, ...o.utility.map(utility), ...o.p99_ns.map(time)])} />`}`;
 }
 
 function summary(parts) {
@@ -70,7 +79,7 @@ export function ChangeView() {
     const mine = ++number.current;
     const timer = setTimeout(async () => {
       try {
-        const found = await ask("/api/v1/network?dry_run=true", { method: "PUT", body: text });
+        const found = await ask("/api/v1/network?dry_run=true&force=true", { method: "PUT", body: text }); // without a forecast
         if (mine === number.current) { setPlan(found); setProblems([]); setError(null); }
       } catch (failed) {
         if (mine !== number.current) return;
@@ -118,7 +127,7 @@ export function ChangeView() {
         ${said && html`<p class="good" role="status">${said}</p>`}<${Trouble} error=${error} />
         ${mustConfirm && html`<div class="confirm" role="alertdialog" aria-label="confirm"><p>${mustConfirm}.</p><button class="main" onClick=${() => deploy(true)}>deploy and drop it</button> <button onClick=${() => setConfirm(null)}>not now</button></div>`}
         ${problems.length > 0 && html`<h2>${problems.length} ${problems.length === 1 ? "error" : "errors"}</h2><ul class="problems">${problems.map((p, i) => html`<li key=${i}><button class="link" onClick=${() => editor.current?.goTo(p.line)}>line ${p.line}</button> <b>${p.place}</b> ${p.message} ${p.hint && html`<span class="hint">${p.hint}</span>`}</li>`)}</ul>`}
-        ${!problems.length && html`<h2>What it does</h2><${Diff} plan=${plan} /><${Forecast} forecast=${plan?.forecast || plan?.prediction} />`}
+        ${!problems.length && html`<h2>What it does</h2><${Diff} plan=${plan} /><${Forecast} text=${text} isSame=${isSame} />`}
       </div></div>
     <${Revisions} onRoll=${roll} version=${network.value?.version} /><${Bills} /></div>`;
 }
