@@ -35,7 +35,7 @@ NOT_RUN = {
     "a figure takes minutes": 1,
     "runs until a signal ends it": 1,
     "needs Spark and a running daemon": 1,
-    "needs Spark": 1,
+    "needs Spark": 2,
     "installs a package": 2,
     "needs a Docker engine": 1,
     "a signature": 1,

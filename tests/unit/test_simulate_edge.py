@@ -12,6 +12,7 @@ from engine.run.network_file import read_network
 from engine.simulate.contract import contract_text, run_contracts
 from engine.simulate.edge_limits import decode_costs, decoded_shares, thinned
 from engine.simulate.experiment import Experiment, knee_rates
+from load_shedder.decide.edge import FULL
 
 NET = """
 engine: {workers: 2}
@@ -48,16 +49,17 @@ def test_above_the_knee_of_the_edge_an_output_gets_the_share_that_is_decoded() -
     [found] = run_contracts(experiment((20_000.0, 0.0), (150_000.0, 1_000.0)))
     lossy, whole = found.outputs
     assert found.streams[0].per_s == pytest.approx(150_000, rel=0.01)
-    assert found.streams[0].decoded == pytest.approx(0.317, abs=0.01)
+    assert found.streams[0].decoded == pytest.approx(FULL / 3, abs=0.01)
     assert lossy.share == pytest.approx(found.streams[0].decoded, abs=0.02)
     assert lossy.utility == pytest.approx(lossy.share / 0.9, abs=0.03)
     assert whole.share == 1.0 and whole.utility == pytest.approx(1.0, abs=0.01)
-    assert "150,000 rows/s of rows (32% decoded), 1,000 rows/s of slow, 3 times" in contract_text([found])
+    assert "150,000 rows/s of rows (33% decoded), 1,000 rows/s of slow, 3 times" in contract_text([found])
 
 
 def test_a_stream_that_may_not_be_shed_takes_its_part_first() -> None:
     network = read_network(NET, {})
-    assert decoded_shares(network, np.array([1e6, 1e5]), (1_000.0, 5_000.0)).tolist() == pytest.approx([0.45, 1.0])
+    shares = decoded_shares(network, np.array([1e6, 1e5]), (1_000.0, 5_000.0))
+    assert shares.tolist() == pytest.approx([FULL - 0.5, 1.0])
     assert decoded_shares(network, np.array([1e5, 1e4]), (1_000.0, 5_000.0)).tolist() == [1.0, 1.0]
 
 
