@@ -65,6 +65,8 @@ WholeNumber = Annotated[int, BeforeValidator(_no_boolean)]
 
 AUTO_WORKERS = 0
 MOST_AUTO_WORKERS = 4
+KERNELS_FROM_BYTES = 256 * 1024**2
+"""The least ``engine.memory`` with compiled kernels: numba's own 110 MB would break the promise of a smaller budget."""
 
 
 def _workers(value: object) -> object:
@@ -93,6 +95,11 @@ class EngineSection(Section):
     def shares(self) -> bool:
         """Whether equal boxes are one box. With a data_dir only if asked for: queues on disk belong to single boxes."""
         return self.data_dir is None if self.share is None else self.share
+
+    @property
+    def compiles(self) -> bool:
+        """Whether kernels are compiled or loaded where numba is installed."""
+        return self.kernels and self.memory_bytes >= KERNELS_FROM_BYTES
 
     @property
     def is_staffed(self) -> bool:

@@ -96,7 +96,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
     signals = Signals((*STOPS, signal.SIGHUP))
     name_process("aurorad")
     tune_process()
-    if network.config.engine.kernels:
+    if network.config.engine.compiles:
         KernelCompiler().start()
     daemon = Daemon(
         network,

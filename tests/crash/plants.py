@@ -85,9 +85,9 @@ def _replay_without_batches(original: Original) -> Original:
 
 
 def _prune_first(original: Original) -> Original:
-    def persist(self: Checkpointer, cut: Any, parts: Any) -> None:
+    def persist(self: Checkpointer, cut: Any, *rest: Any) -> None:
         self._prune(cut.position)
-        original(self, cut, parts)
+        original(self, cut, *rest)
 
     return persist
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ def run(utility: float) -> RealRun:
 
 
 def test_a_run_on_the_engine_judges_every_output() -> None:
+    level = logging.getLogger("aurorad").level
     found = run_real_piece(RealPiece("windows", 1, 0.5, "auto", 2.2, 0.5, 2_000.0))
+    assert logging.getLogger("aurorad").level == level, "the log is quiet for the run only"
     assert set(found.by_output) == {"exact_windows", "rough_windows", "rows_out"}
     assert all(0.0 <= u <= 1.0 for u in found.by_output.values()) and found.utility > 0
     assert found.chose[0].startswith("0.0s qos: ") and found.peak_bytes >= found.memory_bytes >= 0

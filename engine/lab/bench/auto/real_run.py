@@ -98,7 +98,6 @@ class Feeder:
 
 def measure_knee(kind: str, seed: int) -> float:
     """Return the rows a second that the daemon gets done when rows wait all the time and nothing is shed."""
-    logging.getLogger("aurorad").setLevel(logging.CRITICAL)
     spec = generate(kind, seed)
     with tempfile.TemporaryDirectory(prefix="aurorad-auto-") as folder:
         samples = PromiseScenario(spec, Path(folder)).samples
@@ -120,7 +119,6 @@ def measure_knee(kind: str, seed: int) -> float:
 def run_real_piece(piece: RealPiece) -> RealRun:
     """Run the daemon on the schedule of a piece, and judge what came out."""
     tune_process()
-    logging.getLogger("aurorad").setLevel(logging.CRITICAL)  # the overload is meant
     spec = generate(piece.kind, piece.seed)
     shape = ArrivalShape("uniform", piece.load, piece.seconds)
     with tempfile.TemporaryDirectory(prefix="aurorad-auto-") as folder:
@@ -189,11 +187,17 @@ def _running(spec: PromiseNetwork, policy: str, overload: str | None = None) -> 
     for stream in document["streams"].values():
         stream["overload"] = overload or stream["overload"]
     daemon = Daemon(read_network(json.dumps(document), {}))
-    daemon.start()
+    log = logging.getLogger("aurorad")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # the overload is meant
     try:
-        yield daemon
+        daemon.start()
+        try:
+            yield daemon
+        finally:
+            daemon.stop(0.0)
     finally:
-        daemon.stop(0.0)
+        log.setLevel(level)
 
 
 def _keeper(came: list[tuple[Train, int]]) -> Callable[[Train], None]:
