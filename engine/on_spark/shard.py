@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-import numpy as np
-
 from engine.on_spark.stage_spec import BuiltStage, StageWay
 from engine.operators.boxes.base import Emit, Tally
+from engine.operators.expressions import ignore_float_flags
 from storage.train import NO_WATERMARK, Train
 
 Phase = Literal[0, 1]
@@ -111,10 +110,7 @@ class ShardRun:
     # -- the boxes -----------------------------------------------------------------------------------------------------
 
     def _run_boxes(self, *, moves: bool, now_ns: int | None = None) -> None:
-        with np.errstate(all="ignore"):  # infinity and NaN are values
-            self._run_each(moves=moves, now_ns=now_ns)
-
-    def _run_each(self, *, moves: bool, now_ns: int | None) -> None:
+        ignore_float_flags()
         for at, spec in enumerate(self._stage.boxes):
             box, state, tally, emit = spec.box, self._states[at], self.tallies[at], self._emitter(at)
             for port, trains in enumerate(self._waiting[at]):

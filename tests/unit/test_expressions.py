@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from contextvars import Context
 from typing import Any
 
 import numpy as np
@@ -306,6 +307,18 @@ def test_floating_point_flags_cause_no_warning_in_any_thread() -> None:
     thread.start()
     thread.join()
     assert not caught, [str(w.message) for w in caught]
+
+
+def test_floating_point_flags_cause_no_warning_after_an_errstate_of_a_caller() -> None:
+    def work() -> None:
+        expression = compile_expression("price / size", SCHEMA)
+        rows = train(price=[1.0], size=[0])
+        with np.errstate(all="ignore"):
+            expression.evaluate(Scope(rows))
+        expression.evaluate(Scope(rows))
+        assert np.geterr()["divide"] == "ignore"
+
+    Context().run(work)
 
 
 # -- a scope of one's own -------------------------------------------------------------------------------------------

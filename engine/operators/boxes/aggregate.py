@@ -80,7 +80,7 @@ from catalog.loss import UnderLoss
 from catalog.schema import Field, Schema, Type
 from engine.operators.boxes.base import LOST_TIME, BoxParameters, Emit, Tally, check_time
 from engine.operators.boxes.keyed import KeyedBox, KeyedParameters
-from engine.operators.expressions import Scope, Vector
+from engine.operators.expressions import Scope, Vector, ignore_float_flags
 from engine.operators.expressions.aggregates.split import AggregatedExpression, split_aggregates
 from engine.operators.state.columns import vector_at
 from engine.operators.state.keys import KeyTable
@@ -409,10 +409,10 @@ class Aggregate(KeyedBox):
                 return
             low_ns, high_ns = int(times_ns.min()), int(times_ns.max())
         scope = Scope(train)
-        with np.errstate(all="ignore"):
-            columns = self._layout.columns(scope)
-            keys = state.keys.numbers([scope.column(f.name) for f in self._layout.by], train.count)
-            state.add(LiveRows(keys, times_ns, low_ns, high_ns, train.arrival_ns, columns), _sender(emit))
+        ignore_float_flags()
+        columns = self._layout.columns(scope)
+        keys = state.keys.numbers([scope.column(f.name) for f in self._layout.by], train.count)
+        state.add(LiveRows(keys, times_ns, low_ns, high_ns, train.arrival_ns, columns), _sender(emit))
         tally.absorbed += train.count
         tally.null_errors += scope.null_errors + self._errors(state)
 
@@ -435,14 +435,14 @@ class Aggregate(KeyedBox):
         return train.take(kept), times_ns.take(kept)
 
     def advance(self, state: Windows, watermark_ns: int, emit: Emit, tally: Tally) -> None:
-        with np.errstate(all="ignore"):
-            state.advance(watermark_ns, _sender(emit))
+        ignore_float_flags()
+        state.advance(watermark_ns, _sender(emit))
         tally.null_errors += self._errors(state)
 
     def tick(self, state: Windows, now_ns: int, emit: Emit, tally: Tally) -> None:
         if self.parameters.timeout is not None:
-            with np.errstate(all="ignore"):
-                state.tick(now_ns, self.parameters.timeout, _sender(emit))
+            ignore_float_flags()
+            state.tick(now_ns, self.parameters.timeout, _sender(emit))
             tally.null_errors += self._errors(state)
 
     @staticmethod

@@ -71,7 +71,7 @@ from __future__ import annotations
 
 from engine.operators.expressions.aggregates.split import AggregateCall, AggregatedExpression, split_aggregates
 from engine.operators.expressions.aggregates.table import AGGREGATES
-from engine.operators.expressions.expression import Expression, compile_expression, share
+from engine.operators.expressions.expression import Expression, compile_expression, ignore_float_flags, share
 from engine.operators.expressions.functions import FUNCTIONS
 from engine.operators.expressions.tree.vector import Mask, Scope, Vector
 
@@ -85,6 +85,7 @@ __all__ = [
     "Scope",
     "Vector",
     "compile_expression",
+    "ignore_float_flags",
     "share",
     "split_aggregates",
 ]

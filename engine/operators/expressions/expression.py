@@ -44,8 +44,8 @@ class Expression:
 
     def evaluate(self, scope: Scope) -> Vector:
         """Compute the value of every tuple of the train."""
-        if self._sets_float_flags and not _FLAGS_IGNORED.get():
-            _ignore_float_flags()
+        if self._sets_float_flags:
+            ignore_float_flags()
         vector = self.node.run(scope)
         count = scope.count
         if vector.values.shape[0] == count and (vector.valid is None or vector.valid.shape[0] == count):
@@ -55,19 +55,21 @@ class Expression:
 
     def mask(self, scope: Scope) -> Mask | None:
         """Read a boolean as a filter: True where it is true, False where it is false or NULL; None for all true."""
-        if self._sets_float_flags and not _FLAGS_IGNORED.get():
-            _ignore_float_flags()
+        if self._sets_float_flags:
+            ignore_float_flags()
         mask = self.node.mask(scope)
         if mask is None or mask.shape[0] == scope.count:
             return mask
         return stretch(mask, scope.count)
 
 
-def _ignore_float_flags() -> None:
+def ignore_float_flags() -> None:
     """Stop numpy's warnings: infinity and NaN are values here. Entering np.errstate for each train would cost 1.6 us.
-    numpy keeps the setting in the thread's context, so it is set once for each context and remembered there."""
-    np.seterr(all="ignore")
-    _FLAGS_IGNORED.set(True)
+    numpy keeps the setting in the thread's context, so it is set once for each context and remembered there. Within an
+    np.errstate of a caller it is not remembered: the warnings come back when the caller leaves it."""
+    if not _FLAGS_IGNORED.get() and set(np.geterr().values()) != {"ignore"}:
+        np.seterr(all="ignore")
+        _FLAGS_IGNORED.set(True)
 
 
 def compile_expression(text: str, schema: Schema, *, expect: Type | None = None) -> Expression:

@@ -163,6 +163,5 @@ def _outer(
 ) -> tuple[Vector, int]:
     calls = {name: results[call.key] for name, call in zip(expression.names, expression.calls, strict=True)}
     scope = Scope(None, count=count, columns={**columns, **calls})
-    with np.errstate(all="ignore"):
-        value = expression.outer.evaluate(scope)
+    value = expression.outer.evaluate(scope)
     return value, scope.null_errors
