@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from engine.daemon.durable import checkpointer
 from scheduler.events import OutputBlocked, OutputFreed
 from storage import manager
 from tests.crash.crash_files import PowerCut
@@ -153,6 +154,12 @@ def test_two_checkpoints_without_a_record_between_them_are_two() -> None:
     world.kill()
     run_script(world, 8)
     world.finish()
+
+
+@pytest.fixture(autouse=True)
+def short_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that a power cut ended never finishes its plan: a cut need not wait for it for half a minute."""
+    monkeypatch.setattr(checkpointer, "QUIET_SECONDS", 5.0)
 
 
 SPILLING = NETWORK.replace("time: ts,", "time: ts, overload: spill,")
