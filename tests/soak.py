@@ -65,7 +65,7 @@ BUDGET_MIB = 128
 BATCH = 20_000
 BEGIN_NS = 1_767_225_600 * 10**9  # 2026-01-01
 PER_USER = 50  # events in a row of one user, who then never comes back
-REPEATED = 101  # of so many events one repeats the id of the event before it
+REPEATED = 101  # one event in this many repeats the id of the event before it
 
 
 class Sample(NamedTuple):

@@ -42,7 +42,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class FloodFilter(logging.Filter):
-    """Let so many lines of one kind through. The next line of a kind says how many were left out before it.
+    """Let a fixed number of lines of one kind through. The next line of a kind says how many were left out before it.
 
     The kind of a line is its logger and its text before values are filled in; of a text that is all values, its
     beginning. The audit log has a limit of its own.

@@ -20,6 +20,7 @@ import pyarrow as pa
 from catalog.schema import Schema, Type
 from router.codecs.decode.arrow_columns import distinct, validity, values
 from router.codecs.encode.pool_arrays import PoolArrays
+from storage.history.segment import ARROW_TYPES
 from storage.strings import StringPool
 from storage.train import Array, Train, constant_ns, tidy_valid
 
@@ -27,15 +28,6 @@ LANE, SHARD = "lane", "shard"
 NS_PER_US = 1_000
 
 _SLOT_TYPES = {kind: "bigint" if kind is Type.TIMESTAMP else str(kind) for kind in Type}
-_ARROW = {
-    Type.BOOLEAN: pa.bool_(),
-    Type.INT: pa.int32(),
-    Type.BIGINT: pa.int64(),
-    Type.FLOAT: pa.float32(),
-    Type.DOUBLE: pa.float64(),
-    Type.STRING: pa.string(),
-    Type.TIMESTAMP: pa.timestamp("us", "UTC"),
-}
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ def _train(schema: Schema, arrays: Sequence[Any], count: int, now_ns: int) -> Tr
 
 def result_schema(schema: Schema) -> pa.Schema:
     """Return the schema of the files in which results wait for their commit."""
-    return pa.schema([pa.field(f.name, _ARROW[f.type], nullable=f.nullable) for f in schema])
+    return pa.schema([pa.field(f.name, ARROW_TYPES[f.type], nullable=f.nullable) for f in schema])
 
 
 def result_batch(train: Train, strings: PoolArrays) -> pa.RecordBatch:
@@ -117,5 +109,5 @@ def result_batch(train: Train, strings: PoolArrays) -> pa.RecordBatch:
         if field.type is Type.TIMESTAMP:
             column = np.floor_divide(column, NS_PER_US)
         array: Any = pa.array(column, mask=None if valid is None else ~valid)
-        arrays.append(array.cast(_ARROW[field.type]) if field.type is Type.TIMESTAMP else array)
+        arrays.append(array.cast(ARROW_TYPES[field.type]) if field.type is Type.TIMESTAMP else array)
     return pa.RecordBatch.from_arrays(arrays, schema=result_schema(train.schema))

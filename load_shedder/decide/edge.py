@@ -27,7 +27,7 @@ from catalog.edge_load import EdgeLoad
 FULL = 0.98  # of the decode thread's time, that may be planned for: rows that come too late for it become overdue
 LATE_TICKS, STRICT_TICKS = 2, 4  # in a row, before rows are dropped
 FITS_TICKS = 5  # times as many, where the demand fits
-USED, HICCUP_TICKS = 0.9, 5  # of the room: with less in use, so many late ticks in a row are a hiccup
+USED, HICCUP_TICKS = 0.9, 5  # of the room: with less in use, this many late ticks in a row are a hiccup
 DOWN, UP, UP_SLOWLY = 0.95, 1.25, 1.015  # of the share, in a tick
 NEAR = 0.95  # of the ceiling: from here on the share rises slowly
 LEAST = 0.01

@@ -33,7 +33,7 @@ ROW_GROUP_TUPLES = 131_072
 PIECE_TUPLES = 32_768
 """A replay joins neighbours up to this: a live tuple waits behind at most one such train."""
 
-_ARROW: dict[Type, Any] = {
+ARROW_TYPES: dict[Type, Any] = {
     Type.BOOLEAN: pa.bool_(),
     Type.INT: pa.int32(),
     Type.BIGINT: pa.int64(),
@@ -122,13 +122,13 @@ def _table(schema: Schema, columns: Sequence[tuple[Array, Mask | None, StringPoo
             arrays.append(_strings(values, mask, pool))
         elif f.type is Type.TIMESTAMP:
             micros, rest = _micros(values)
-            arrays.append(pa.array(micros, mask=mask).view(_ARROW[f.type]))
+            arrays.append(pa.array(micros, mask=mask).view(ARROW_TYPES[f.type]))
             beyond.append((f"_ns_{f.name}", rest))
         else:
             arrays.append(pa.array(values, mask=mask))
         fields.append(pa.field(f.name, arrays[-1].type, f.nullable))
     micros, rest = _micros(arrivals)
-    arrays.append(pa.array(micros).view(_ARROW[Type.TIMESTAMP]))
+    arrays.append(pa.array(micros).view(ARROW_TYPES[Type.TIMESTAMP]))
     fields.append(pa.field(ARRIVAL, arrays[-1].type, False))
     for name, nanos in [*beyond, (f"_ns_{ARRIVAL}", rest)]:
         arrays.append(nanos)

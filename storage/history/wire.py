@@ -26,7 +26,7 @@ def encode_frame(kept: KeptTrain) -> bytes:
 
 
 def read_frames(read: Callable[[int], bytes], schema: Schema) -> Iterator[KeptTrain]:
-    """Yield the trains of a stream until it ends. ``read`` returns up to so many bytes, none at the end."""
+    """Yield the trains of a stream until it ends. ``read(n)`` returns at most ``n`` bytes, and none at the end."""
     trains = TrainReader()
     while head := _exactly(read, _FRAME.size):
         first, entry, length = _FRAME.unpack(head)

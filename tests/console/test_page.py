@@ -52,7 +52,7 @@ outputs:
 
 
 class Feed(threading.Thread):
-    """Sends rows at a steady rate until it is told to stop. One symbol is markup."""
+    """Sends rows at a steady rate until ``ended`` is set. One symbol is markup."""
 
     def __init__(self, port: int) -> None:
         super().__init__(name="feed", daemon=True)

@@ -149,6 +149,7 @@ class HistoryKeeper:
                     trimmed_s = monotonic()
                     self._trim()
             except Exception:
+                # The outermost handler of this thread: without upkeep the disk would fill, so log it and try again.
                 log.exception("the upkeep of the history failed; it is tried again")
 
     def _write(self) -> None:

@@ -43,7 +43,7 @@ ROOM_SECONDS = 0.001
 QUIET_SECONDS = 0.1
 AGAIN_SECONDS = 5.0
 NEAR_TUPLES = 65_536
-"""So many tuples are left when a hand-over is tried: it puts them on their arcs while the engine stands still."""
+"""A hand-over is tried when at most this many tuples are left: it puts them on their arcs while the engine waits."""
 
 
 class ArcCursor:
@@ -219,6 +219,7 @@ class QueryStarts:
                     self._find(start)
                     self._turn(start)
             except Exception:
+                # The outermost handler of this thread: other queries still replay, and live tuples wait at the gate.
                 log.exception("the replay of history failed; it is tried again")
                 self._ended.wait(AGAIN_SECONDS)
             if not self._active:

@@ -140,7 +140,7 @@ def sum_bounds(seen: Sampled, shares: Floats, z: float) -> tuple[Floats, Floats]
 
 
 def reaches(counts: Floats, skewness: Floats, z: float) -> tuple[Floats, Floats]:
-    """Return how many standard errors an interval reaches below and above the mean of so many values."""
+    """Return how many standard errors an interval reaches below and above the mean of a number of values."""
     t = student(z, counts)
     lean = skewness / np.sqrt(np.maximum(counts, 1.0))
     return np.maximum(t, _hall(t, lean)), np.maximum(t, -_hall(-t, lean))

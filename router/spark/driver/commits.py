@@ -125,7 +125,7 @@ class SinkStore:
         frame = rows_of(self._session, request)
         try:
             self.write(frame, request["sink"], staging_of(name))
-        except Exception:
+        except Exception:  # of any kind: free the space of the failed files, then raise the error again
             self._give_space_back(name)
             raise
         entry = {**self.describe(name, request["rows"]), "output": request["sink"].get("output", "")}
