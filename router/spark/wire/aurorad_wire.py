@@ -31,6 +31,8 @@ import pyarrow as pa
 
 VERSION = 1
 CONNECT_SECONDS = 20.0
+ANSWER_SECONDS = 60.0  # for requests that the daemon answers at once; it is a busy machine's time, not a healthy one's
+SLOW = ("commit", "end")  # requests whose answer waits for rows to enter, or for the disk
 BATCH_ROWS = 65_536
 BATCH_BYTES = 8 * 1024**2
 LINE_BYTES = 1024**2
@@ -55,8 +57,8 @@ class Connection:
         if address.startswith(TLS):
             self._sock = tls_context(trust).wrap_socket(self._sock, server_hostname=host.strip("[]"))
             self._more = 0  # TLS knows no flags
-        # No timeout from here on: the daemon may be slow on purpose, because it yields to live outputs or keeps a pace.
-        # The kernel's keepalive notices a peer that is gone.
+        # No timeout for rows: the daemon may be slow on purpose, because it yields to live outputs or keeps a pace. The
+        # kernel's keepalive notices a peer that is gone. ``ask`` has a deadline of its own.
         self._sock.settimeout(None)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -71,9 +73,20 @@ class Connection:
         self._sock.close()
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Send a request and return its answer. Raises WireError when the daemon refuses it."""
-        self.say({"aurorad": VERSION, "do": do, "token": self._token, **arguments})
-        return self.hear()
+        """Send a request and return its answer. Raises WireError when the daemon refuses it.
+
+        A peer that accepts the connection and stays silent is no aurorad, or one that hangs: TimeoutError.
+        """
+        self._sock.settimeout(None if do in SLOW else ANSWER_SECONDS)
+        try:
+            self.say({"aurorad": VERSION, "do": do, "token": self._token, **arguments})
+            return self.hear()
+        except TimeoutError:
+            raise TimeoutError(
+                f"no aurorad has answered within {ANSWER_SECONDS:g} s: is this its Spark port?"
+            ) from None
+        finally:
+            self._sock.settimeout(None)
 
     def say(self, line: dict[str, Any]) -> None:
         """Send one line."""
