@@ -26,9 +26,9 @@ from load_shedder.control_loop import OverloadControl
 from qos_monitor.sampler import Sample
 from router.console.handlers import ConsoleQueries
 
-FORECAST_SECONDS = 60.0
+COMMAND_SECONDS = 120.0
 TRIAL_ROWS = 2_000
-NICE = 10
+FORECAST_NICENESS = 10  # a simulation takes seconds of a core; the streams come first
 STEPS_AT_MOST = 40
 
 
@@ -136,7 +136,9 @@ class Console:
         with NamedTemporaryFile("wb", suffix=".json", prefix="aurorad-stats-") as costs:
             costs.write(orjson.dumps(stats, option=orjson.OPT_SERIALIZE_NUMPY, default=str))
             costs.flush()
-            answer = _command(["simulate", "-", "--json", "--contract", "--from-stats", costs.name, *options], text)
+            answer = _command(
+                ["simulate", "-", "--json", "--contract", "--from-stats", costs.name, *options], text, FORECAST_NICENESS
+            )
         found: dict[str, Any] = orjson.loads(answer)
         return {"rates": named, "workers": found["workers"], **found["contracts"][0]}
 
@@ -200,17 +202,17 @@ def _word(value: Any, key: str) -> str:
     return value
 
 
-def _command(arguments: list[str], text: str) -> str:
-    """Run an aurorad command with this text as its input, at a low priority. Return what it prints."""
+def _command(arguments: list[str], text: str, niceness: int = 0) -> str:
+    """Run an aurorad command with this text as its input. Return what it prints."""
     try:
         done = subprocess.run(  # noqa: S603  (our own command; its words are checked above)
             [sys.executable, "-m", "aurorad", *arguments],
-            input=text.encode(), capture_output=True, timeout=FORECAST_SECONDS, check=False,
-            preexec_fn=lambda: os.nice(NICE),
+            input=text.encode(), capture_output=True, timeout=COMMAND_SECONDS, check=False,
+            preexec_fn=lambda: os.nice(niceness),
             env={**os.environ, "NO_COLOR": "1"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ConsoleError(f"it took longer than {FORECAST_SECONDS:g} s", "the network may be too large") from None
+        raise ConsoleError(f"it took longer than {COMMAND_SECONDS:g} s", "the network may be too large") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
         raise ConsoleError(said[-2_000:] or f"`aurorad {arguments[0]}` ended with {done.returncode}")

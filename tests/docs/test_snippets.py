@@ -20,7 +20,10 @@ from engine.run.network_file import read_network
 from tests.docs.fences import BARE, DOCUMENTS, ROOT, Fence, fences
 from tests.docs.shell import Demo, Shell, running_demo
 
-pytestmark = pytest.mark.xdist_group("docs")  # they share one demo daemon
+pytestmark = [
+    pytest.mark.xdist_group("docs"),  # they share one demo daemon
+    pytest.mark.timeout(900),  # a document has up to a dozen blocks of commands, each with its own limit
+]
 
 ALL = [fence for document in DOCUMENTS for fence in fences(document)]
 LANGUAGES = {"sh", "text", "yaml", "python", "json"}

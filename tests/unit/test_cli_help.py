@@ -26,7 +26,8 @@ def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from commands(f"{name} {word}", found)
 
 
-COMMANDS = dict(commands("aurorad", typer.main.get_command(make_app())))
+APP = make_app()  # once: building it for each of 177 functions took longer than the tests' time limit on a busy machine
+COMMANDS = dict(commands("aurorad", typer.main.get_command(APP)))
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "aurorad bench"])
@@ -51,15 +52,15 @@ def test_the_manual_in_the_terminal_has_no_marks_and_suggests(command: str) -> N
         "functions": sorted({doc.name for doc in catalogue()}),
     }[command]
     for name in names:
-        answer = CliRunner().invoke(make_app(), [command, name])
+        answer = CliRunner().invoke(APP, [command, name])
         assert answer.exit_code == 0 and answer.output.strip(), name
         assert "``" not in answer.output and not re.search(r"(?<!\w)\*[a-z]+\*", answer.output), name
-    wrong = CliRunner().invoke(make_app(), [command, f"{names[1]}x"])
+    wrong = CliRunner().invoke(APP, [command, f"{names[1]}x"])
     assert wrong.exit_code == 2 and "did you mean '" in wrong.output
 
 
 def test_a_box_in_the_terminal_has_the_parameters_of_the_manual() -> None:
-    said = CliRunner().invoke(make_app(), ["boxes", "bsort"]).output
+    said = CliRunner().invoke(APP, ["boxes", "bsort"]).output
     manual = (Path(__file__).parents[2] / "docs" / "boxes.md").read_text()
     section = manual.partition("\n## bsort")[2].partition("\n## ")[0]
     rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| `")]
