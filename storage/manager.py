@@ -76,6 +76,7 @@ class StorageManager:
         self._lock = Lock()
         self.queues = [ArcQueue() for _ in range(arcs)]
         self.budget_bytes = budget_bytes
+        self.room_bytes = budget_bytes  # at which the edge closes; the monitor lowers it while the process is too large
         self.used_bytes = 0  # of trains in queues, and of trains that a plan has taken and not ended
         self.pinned_bytes = 0  # of these, of the latter
         self._pinned: list[list[Lease]] = [[] for _ in range(arcs)]  # by arc
@@ -254,7 +255,7 @@ class StorageManager:
         State alone never closes the edge: only new tuples move event time on, and with it windows close.
         """
         held_bytes = self.held_bytes
-        if (self.used_bytes and held_bytes >= self.budget_bytes) or self._full_boxes:
+        if (self.used_bytes and held_bytes >= self.room_bytes) or self._full_boxes:
             self._has_room = False
         if held_bytes > self.peak_bytes:
             self.peak_bytes = held_bytes
@@ -329,7 +330,7 @@ class StorageManager:
                 self.used_bytes -= lease.nbytes
                 self.pinned_bytes -= lease.nbytes
                 self._strings.leave(lease.pools)
-        is_high = self.used_bytes > 0 and self.held_bytes > self.budget_bytes * self.low_water
+        is_high = self.used_bytes > 0 and self.held_bytes > self.room_bytes * self.low_water
         if self._has_room or self._full_boxes or is_high:
             return False
         self._has_room = True

@@ -5,6 +5,7 @@
 3. Let the overload control decide on a new shed plan, and the edge control on the shares that are decoded.
 4. Post to the scheduler which share of each output's tuples missed its deadline.
 5. Log losses (``loss_log``).
+6. Keep the resident size below its line (``resident``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from engine.daemon.doze import Doze
 from engine.daemon.edge_control import EdgeControl
 from engine.daemon.loss_log import LossLog
 from engine.daemon.readings import DaemonReadings
+from engine.daemon.resident import ResidentKeeper
 from engine.run.core import Engine
 from engine.run.ticker import Ticker
 from load_shedder.control_loop import OverloadControl
@@ -58,6 +60,7 @@ class Monitoring:
         self._losses = losses
         self._edge = edge
         self.read_counts = readings.read_counts
+        self._resident = ResidentKeeper()
         self._reported = [(0, 0)] * len(recorders)  # tuples and missed deadlines that the scheduler knows of
         self.busy = BusyHistory()
         self.monitor = Monitor(
@@ -84,6 +87,7 @@ class Monitoring:
         self._engine.refresh_losses()
         self._report_missed(readings)
         self._losses.note(readings)
+        self._resident.look(self._engine.storage)
 
     def _let_time_pass(self) -> None:
         """Move silent streams on. While the monitor dozes that brings nothing out, but frees what boxes remember."""

@@ -95,7 +95,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
         log.warning("%s:%d: %s: %s%s", file, warning.line, warning.place, warning.message, hint)
     signals = Signals((*STOPS, signal.SIGHUP))
     name_process("aurorad")
-    tune_process()
+    tune_process(network.config.engine.memory_bytes)
     if network.config.engine.compiles:
         KernelCompiler().start()
     daemon = Daemon(

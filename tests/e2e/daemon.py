@@ -81,9 +81,9 @@ class RunningDaemon:
     def rss_bytes(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    def end(self, number: int = signal.SIGTERM) -> int:
+    def end(self, number: int = signal.SIGTERM, seconds: float = WAIT_SECONDS) -> int:
         self.process.send_signal(number)
-        return self.process.wait(WAIT_SECONDS)
+        return self.process.wait(seconds)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.e2e.daemon import RunningDaemon, connect, free_ports, running, wait_for
+from tests.soak import Soak
 
 SECONDS = float(os.environ.get("AURORAD_MEMORY_SECONDS", "6"))
 MIB = 2**20
@@ -169,3 +170,11 @@ def test_memory_is_flat_at_three_times_the_load(tmp_path: Path) -> None:
         assert max(resident) <= 1.25 * BUDGET + 250 * MIB, said
         assert last - middle <= 16 * MIB, said
         assert daemon.stats()["conservation_residual"] == {"stream": 0, "arc": 0, "box": 0, "output": 0}
+
+
+def test_the_resident_size_stays_below_the_line_under_small_trains_and_new_strings(tmp_path: Path) -> None:
+    """Two hours and a half of the soak: without a keeper the free blocks of the heaps take it above the line."""
+    verdict = Soak(tmp_path, 9_000_000, 1_000).run()
+    print(verdict)
+    assert verdict["is_within_budget"], verdict
+    assert not verdict["wrong"], verdict

@@ -1,0 +1,82 @@
+"""Keeps the resident size of the process below its line: 1.25 x budget + 250 MB (clause G of GUARANTEES.md).
+
+The budget counts what queues and boxes hold. The process has more: free blocks between used ones that the C library
+keeps, and what plans, codecs and the log need for a moment. Under a steady load of small trains the free blocks alone
+were larger than the budget. So the resident size itself is watched:
+
+1. Near the line, the C library gives its free pages back (3 to 14 ms for 300 MiB, without the GIL).
+2. If that was not enough, the edge gets less room: it closes at a part of the budget, never below a half. The room
+   grows back when the size is lower. Nothing is dropped for it: senders wait, or queues go to disk, earlier.
+
+Refused: to give pages back after every train. It costs a page fault for each page of the next one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.manager import StorageManager
+
+log = logging.getLogger("aurorad")
+
+STATM = Path("/proc/self/statm")
+TRIM_BELOW_LINE_BYTES = 60 * 10**6
+SQUEEZE_BELOW_LINE_BYTES = 45 * 10**6
+LEAST_ROOM = 0.5  # of the budget
+SQUEEZE, GROW = 0.9, 0.02  # of the room, of the budget; a tick is 100 ms
+
+
+def line_bytes(budget_bytes: int) -> int:
+    """Return the most that a process with this budget may have in memory."""
+    return int(1.25 * budget_bytes + 250e6)
+
+
+def next_room(room_bytes: int, budget_bytes: int, resident_bytes: int) -> int:
+    """Return the room of the edge after a look at the resident size."""
+    if resident_bytes > line_bytes(budget_bytes) - SQUEEZE_BELOW_LINE_BYTES:
+        return max(int(budget_bytes * LEAST_ROOM), int(room_bytes * SQUEEZE))
+    return min(budget_bytes, room_bytes + int(budget_bytes * GROW))
+
+
+def resident_bytes() -> int:
+    """Return the resident size of this process; 0 where the kernel does not say."""
+    try:
+        return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except FileNotFoundError:
+        return 0
+
+
+def trim_heap() -> None:
+    """Give the free pages of all heaps back to the kernel, if the C library is glibc."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
+
+
+class ResidentKeeper:
+    """Owner: the monitor's thread."""
+
+    def __init__(self, read: Callable[[], int] = resident_bytes, trim: Callable[[], None] = trim_heap) -> None:
+        self._read = read
+        self._trim = trim
+        self._was_squeezed = False
+
+    def look(self, storage: StorageManager) -> None:
+        """Look at the resident size, and act on it. Without effect while it is far from the line."""
+        budget_bytes = storage.budget_bytes
+        size_bytes = self._read()
+        if size_bytes > line_bytes(budget_bytes) - TRIM_BELOW_LINE_BYTES:
+            self._trim()
+            size_bytes = self._read()
+        storage.room_bytes = next_room(storage.room_bytes, budget_bytes, size_bytes)
+        if storage.room_bytes < budget_bytes and not self._was_squeezed:
+            self._was_squeezed = True  # said once: the room moves all the time
+            log.warning(
+                "resident size %d MiB is near its line of %d MiB: queues get less of the memory budget meanwhile",
+                size_bytes // 2**20,
+                line_bytes(budget_bytes) // 2**20,
+            )
