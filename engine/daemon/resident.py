@@ -26,6 +26,7 @@ log = logging.getLogger("aurorad")
 STATM = Path("/proc/self/statm")
 TRIM_BELOW_LINE_BYTES = 60 * 10**6
 SQUEEZE_BELOW_LINE_BYTES = 45 * 10**6
+TRIM_EVERY = 10  # looks: a process that cannot get smaller would otherwise spend a tenth of a core on trying
 LEAST_ROOM = 0.5  # of the budget
 SQUEEZE, GROW = 0.9, 0.02  # of the room, of the budget; a tick is 100 ms
 
@@ -64,12 +65,15 @@ class ResidentKeeper:
         self._read = read
         self._trim = trim
         self._was_squeezed = False
+        self._looks_until_trim = 0
 
     def look(self, storage: StorageManager) -> None:
         """Look at the resident size, and act on it. Without effect while it is far from the line."""
         budget_bytes = storage.budget_bytes
         size_bytes = self._read()
-        if size_bytes > line_bytes(budget_bytes) - TRIM_BELOW_LINE_BYTES:
+        self._looks_until_trim = max(0, self._looks_until_trim - 1)
+        if size_bytes > line_bytes(budget_bytes) - TRIM_BELOW_LINE_BYTES and not self._looks_until_trim:
+            self._looks_until_trim = TRIM_EVERY
             self._trim()
             size_bytes = self._read()
         storage.room_bytes = next_room(storage.room_bytes, budget_bytes, size_bytes)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tests.e2e.daemon import RunningDaemon, connect, free_ports, running, wait_for
 from tests.soak import Soak
@@ -172,6 +173,7 @@ def test_memory_is_flat_at_three_times_the_load(tmp_path: Path) -> None:
         assert daemon.stats()["conservation_residual"] == {"stream": 0, "arc": 0, "box": 0, "output": 0}
 
 
+@pytest.mark.timeout(900)  # nine million events are half a minute of a calm machine
 def test_the_resident_size_stays_below_the_line_under_small_trains_and_new_strings(tmp_path: Path) -> None:
     """Two hours and a half of the soak: without a keeper the free blocks of the heaps take it above the line."""
     verdict = Soak(tmp_path, 9_000_000, 1_000).run()

@@ -44,6 +44,7 @@ def test_every_option_says_what_it_does(name: str) -> None:
     assert not [p.name for p in COMMANDS[name].params if not getattr(p, "help", "")]
 
 
+@pytest.mark.timeout(600)  # 177 calls of the command line: 10 s on a calm machine
 @pytest.mark.parametrize("command", ["boxes", "policies", "functions"])
 def test_the_manual_in_the_terminal_has_no_marks_and_suggests(command: str) -> None:
     names = {

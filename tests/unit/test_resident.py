@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.daemon.resident import ResidentKeeper, line_bytes, resident_bytes, trim_heap
+from engine.daemon.resident import TRIM_EVERY, ResidentKeeper, line_bytes, resident_bytes, trim_heap
 from storage.manager import StorageManager
 
 BUDGET = 128 * 2**20
@@ -52,6 +52,14 @@ def test_the_edge_gets_less_room_down_to_a_half_and_all_of_it_again() -> None:
     for _ in range(50):
         keeper.look(storage)
     assert storage.room_bytes == BUDGET
+
+
+def test_a_process_that_cannot_get_smaller_is_trimmed_once_a_second() -> None:
+    sizes, storage = Sizes(line_bytes(BUDGET), 0), manager()
+    keeper = ResidentKeeper(sizes.read, sizes.trim)
+    for _ in range(3 * TRIM_EVERY):
+        keeper.look(storage)
+    assert sizes.trims == 3
 
 
 def test_the_real_process_is_read_and_trimmed() -> None:
