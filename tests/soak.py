@@ -98,6 +98,10 @@ class Counting(threading.Thread):
                     self.sums[key] += row.get(key, 0)
             batch.ack()
 
+    def close(self) -> None:
+        """End the reader: it would look for the daemon on a port that soon belongs to another one."""
+        self._reader.close()
+
 
 class Soak:
     """Owner: the main thread; the readers and the strangers have threads of their own."""
@@ -128,7 +132,11 @@ class Soak:
             strangers.join(60)
             residual = [x for x in daemon.get("/metrics").decode().splitlines() if x.startswith("aurorad_conservation")]
             wrong += [line for line in residual if not line.endswith(" 0.0")]
+            for reader in readers.values():
+                reader.close()
             code = daemon.end(seconds=STOP_SECONDS)
+            for reader in readers.values():
+                reader.join(60)
             wrong += [f"exit {code}"] if code else []
             wrong += [entry["message"] for entry in daemon.log if "exception" in entry]
         return {"events": self.sent, "seconds": round(seconds), "events_a_second": round(self.sent / seconds),
