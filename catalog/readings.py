@@ -265,7 +265,7 @@ class HistoryReading(NamedTuple):
 
 
 class ReadinessReading(NamedTuple):
-    """Whether the daemon is ready, check by check (``engine/daemon/readiness.py``), and what the checks look at."""
+    """Whether the daemon is ready, by check (``engine/daemon/monitor/readiness``), and what the checks look at."""
 
     checks: Mapping[str, str] = MappingProxyType({})  # by name: the reason why it fails, empty when it passes
     connections: int = 0  # open now, on the ports of streams and outputs

@@ -32,8 +32,8 @@ it.
 
 **Beside it.**
 7. The worker posts that the plan is finished; its boxes have counted what they did. Ten times a second the monitor
-   (``qos_monitor``, ``engine/daemon/monitoring``) folds the counts into the statistics that the policies read, checks
-   that no tuple is unaccounted for, wakes boxes that wait for time to pass, and lets the load shedder
+   (``qos_monitor``, ``engine/daemon/monitor/monitoring``) folds the counts into the statistics that the policies
+   read, checks that no tuple is unaccounted for, wakes boxes that wait for time to pass, and lets the load shedder
    (``load_shedder``) decide on a new shed plan.
 
 | folder | what it is |

@@ -46,7 +46,7 @@ class RecorderSettings(Protocol):
 
 
 class Rest(Protocol):
-    """Knows whether the engine is at rest (``engine/daemon/doze``)."""
+    """Knows whether the engine is at rest (``engine/daemon/monitor/doze``)."""
 
     def is_quiet(self, readings: Readings) -> bool:
         """Tell whether nothing has happened since the last tick. Called at every tick."""

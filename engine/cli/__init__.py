@@ -50,7 +50,7 @@ _ORDER = (  # of --help: as people meet them; the rest follows
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from engine.daemon.version import own_version
+        from engine.daemon.process.version import own_version
 
         typer.echo(f"aurorad {own_version()}")
         raise typer.Exit

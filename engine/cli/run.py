@@ -89,7 +89,7 @@ def run(
     70 the engine failed, 78 a bad network file.
     """
     from catalog.config.overrides import Overrides, UnknownNameError
-    from engine.daemon.service import serve
+    from engine.daemon.process.service import serve
 
     overrides: dict[str, dict[str, Any]] = {
         "engine": {"workers": int(workers) if workers and workers.isdigit() else workers, "memory": memory},

@@ -7,7 +7,7 @@ from importlib.metadata import version as version_of
 
 import typer
 
-from engine.daemon.version import own_version
+from engine.daemon.process.version import own_version
 
 
 def register(app: typer.Typer) -> None:

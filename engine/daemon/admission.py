@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from catalog.network import Network
-from router.http_change import ChangeRefusedError
+from router.http.change import ChangeRefusedError
 
 if TYPE_CHECKING:
     from engine.daemon.daemon import Daemon

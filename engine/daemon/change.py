@@ -28,7 +28,7 @@ from engine.daemon.admission import check_admission, forecast
 from engine.run.change.compare import Change, Fate, compare
 from engine.run.change.report import change_json, change_lines
 from engine.run.quiet import quiet
-from router.http_change import ChangeRefusedError
+from router.http.change import ChangeRefusedError
 from router.listeners import ReservedListener
 
 if TYPE_CHECKING:

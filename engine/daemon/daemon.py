@@ -21,20 +21,20 @@ from catalog.readings import Readings
 from catalog.stats import Statistics
 from engine.daemon.change import LiveChanges, ReadText
 from engine.daemon.counters import DaemonCounters
-from engine.daemon.descriptors import share_of_this_process
-from engine.daemon.doze import Doze
-from engine.daemon.draining import Draining, describe_backlog
 from engine.daemon.edge import Edge
-from engine.daemon.edge_control import EdgeControl
-from engine.daemon.io_loop import IoLoop
-from engine.daemon.loss_details import LossDetails
-from engine.daemon.loss_log import LossLog
-from engine.daemon.monitoring import Monitoring, make_overload
+from engine.daemon.ending.draining import Draining, describe_backlog
+from engine.daemon.ending.run_end import EndOfRun
+from engine.daemon.monitor.doze import Doze
+from engine.daemon.monitor.edge_control import EdgeControl
+from engine.daemon.monitor.loss_details import LossDetails
+from engine.daemon.monitor.loss_log import LossLog
+from engine.daemon.monitor.monitoring import Monitoring, make_overload
+from engine.daemon.monitor.readiness import Readiness
+from engine.daemon.monitor.readings import DaemonReadings
 from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spill_files
-from engine.daemon.readiness import Readiness
-from engine.daemon.readings import DaemonReadings
-from engine.daemon.run_end import EndOfRun
-from engine.daemon.web import Web
+from engine.daemon.process.descriptors import share_of_this_process
+from engine.daemon.process.io_loop import IoLoop
+from engine.daemon.web.answers import Web
 from engine.run.change.compare import Change
 from engine.run.change.move import MovedNumbers, move, moved_numbers
 from engine.run.core import Engine
@@ -48,7 +48,7 @@ from router.access.access import Access
 from router.dead_letters import DeadLetters
 from router.event_time import EventTime, SteadyClock
 from router.files.pipeline import FilePipeline, RunEnd
-from router.http_server import HttpServer
+from router.http.server import HttpServer
 from router.outlets import make_outlet, make_outlets
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.pipeline import SparkPipeline

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from catalog.network import Network
-from engine.daemon.descriptors import DescriptorShares
-from engine.daemon.io_loop import IoLoop
-from engine.daemon.run_end import EndOfRun
+from engine.daemon.ending.run_end import EndOfRun
+from engine.daemon.process.descriptors import DescriptorShares
+from engine.daemon.process.io_loop import IoLoop
 from engine.run.ingress import Ingress
 from load_shedder.apply.limits import edge_waits_ns
 from router.access.access import Access

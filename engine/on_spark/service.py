@@ -20,7 +20,7 @@ from catalog.config.overrides import Overrides
 from catalog.config.read import read_config
 from catalog.errors import AuroraError, NetworkError, Problem
 from catalog.network import Network
-from engine.daemon.logs import set_up_logs
+from engine.daemon.process.logs import set_up_logs
 from engine.on_spark.plan import SparkPlan, make_plan
 from engine.on_spark.refusals import Remark
 from engine.on_spark.run import NEEDED, run_query

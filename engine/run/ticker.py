@@ -1,7 +1,8 @@
 """The ticker moves the watermarks of silent streams and wakes boxes with time-outs: time passes without tuples too.
 
-The monitor calls ``tick`` ten times a second, unless nothing waits for time to pass (``engine/daemon/doze``). The
-ticker only admits empty trains, so a box never runs outside a plan: the scheduler decides when, as for any train.
+The monitor calls ``tick`` ten times a second, unless nothing waits for time to pass
+(``engine/daemon/monitor/doze``). The ticker only admits empty trains, so a box never runs outside a plan: the
+scheduler decides when, as for any train.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from starlette.types import Message, Receive, Scope, Send
 from router.access.access import WAITING_LOGINS, Access
 from router.access.logins import DENIED, LoginError, parse_credentials
 from router.access.users import ANYONE, User
-from router.http_answers import RequestError, plain_answer
-from router.http_server import CERTIFICATE, PROBES
+from router.http.answers import RequestError, plain_answer
+from router.http.server import CERTIFICATE, PROBES
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 ADMIN_PATHS = ("/api/v1/names", "/api/v1/savepoint")

@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from router.http_answers import HEADERS, RequestError
+from router.http.answers import HEADERS, RequestError
 
 BUILT = Path(__file__).with_name("built")
 TYPES = {

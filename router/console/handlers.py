@@ -17,9 +17,9 @@ from catalog.errors import AuroraError, NetworkError
 from router.console.files import PageFiles
 from router.console.live import LivePages
 from router.console.past import Past
-from router.http_answers import RequestError, json_answer, read_body
-from router.http_change import problems_json
-from router.http_operations import CONSOLE_OPERATIONS, route_of
+from router.http.answers import RequestError, json_answer, read_body
+from router.http.change import problems_json
+from router.http.operations import CONSOLE_OPERATIONS, route_of
 
 MAX_BODY_BYTES = 1024**2
 AT_ONCE = 2  # forecasts and trials; each is a process
@@ -49,7 +49,7 @@ class ConsoleHandlers:
         self._past = Past(queries.stats)
         self._recording: asyncio.Task[None] | None = None
         self._busy = 0
-        # The names of ``CONSOLE_OPERATIONS`` (``router/http_operations.py``), as are the methods below.
+        # The names of ``CONSOLE_OPERATIONS`` (``router/http/operations.py``), as are the methods below.
         self.page, self.page_file, self.live = self._files.page, self._files.file, self._live.answer
 
     def routes(self) -> list[Route]:

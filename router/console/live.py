@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from router.http_answers import HEADERS, RequestError
+from router.http.answers import HEADERS, RequestError
 
 MAX_PAGES = 32
 EVERY_SECONDS = 1.0

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from engine.daemon.descriptors import HTTP_WANTED, OWN, share
+from engine.daemon.process.descriptors import HTTP_WANTED, OWN, share
 from engine.lab.processes import command
-from router.http_answers import plain_answer
-from router.http_server import HttpPlaces, HttpServer
+from router.http.answers import plain_answer
+from router.http.server import HttpPlaces, HttpServer
 from tests.e2e.daemon import RunningDaemon, connect, free_ports, is_ready, lines, running, wait_for
 
 NETWORK = """

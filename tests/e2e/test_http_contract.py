@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from router.http import HttpApp
-from router.http_operations import CHANGE_OPERATIONS, OPERATIONS
+from router.http.app import HttpApp
+from router.http.operations import CHANGE_OPERATIONS, OPERATIONS
 from tests.e2e.daemon import RunningDaemon, connect, free_ports, lines, running, send, wait_for
 
 NETWORK = """

@@ -25,8 +25,8 @@ from engine.cli import tap as tap_command
 from engine.cli import top as top_command
 from qos_monitor.loop import Monitor
 from qos_monitor.metrics import EngineCollector, expose, registry_for
-from router.http import HttpApp, HttpQueries
-from router.http_server import HttpServer
+from router.http.app import HttpApp, HttpQueries
+from router.http.server import HttpServer
 from storage.train import Train
 from tests.unit.monitored import SECOND_NS, busy, diamond, idle
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.daemon.daemon import Daemon
 from engine.run.network_file import read_network
-from router.http_change import ChangeRefusedError
+from router.http.change import ChangeRefusedError
 from storage.train import Train
 
 TEXT = """

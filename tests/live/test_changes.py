@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from catalog.errors import ListenError, NetworkError
-from router.http_change import ChangeRefusedError
+from router.http.change import ChangeRefusedError
 from tests.live.world import live_world
 
 

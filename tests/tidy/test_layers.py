@@ -133,7 +133,7 @@ def test_the_simulator_is_loaded_only_where_it_is_asked_for() -> None:
     """`validate` answers at once, and a daemon pays for the simulator only under `policy: auto`."""
     commands = (
         "import engine.run.network_file",
-        "import engine.daemon.daemon, engine.daemon.service",
+        "import engine.daemon.daemon, engine.daemon.process.service",
         "from engine.cli.validate import validate; validate(['configs/demo.yaml'])",
     )
     report = "print(*(m for m in sys.modules if m.startswith('engine.simulate')))"

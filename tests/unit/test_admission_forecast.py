@@ -12,7 +12,7 @@ from engine.run.change.report import forecast_lines
 from engine.run.network_file import read_network
 from engine.simulate.admission import ChangeForecast, Outlook, foresee, trusted, try_out
 from engine.simulate.overheads import Overheads
-from router.http_change import ChangeRefusedError
+from router.http.change import ChangeRefusedError
 from storage.train import Train
 
 BASE = """

@@ -20,7 +20,7 @@ from router import console
 from router.console.handlers import ConsoleHandlers, ConsoleQueries
 from router.console.live import LivePages
 from router.console.past import Past
-from router.http_answers import RequestError, plain_answer
+from router.http.answers import RequestError, plain_answer
 
 HERE = Path(console.__file__).parent
 SOURCE, BUILT = HERE / "source", HERE / "built"

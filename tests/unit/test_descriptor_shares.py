@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.daemon.descriptors import share
+from engine.daemon.process.descriptors import share
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 4, 1000])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catalog.readings import Readings, StreamReading
-from engine.daemon.doze import Doze
+from engine.daemon.monitor.doze import Doze
 from tests.unit.test_event_time_engine import NOW, Running, S, running
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from engine.daemon.logs import KINDS, FloodFilter
+from engine.daemon.process.logs import KINDS, FloodFilter
 
 
 def record(text: str, *values: object) -> logging.LogRecord:

@@ -11,7 +11,7 @@ import pytest
 
 from catalog.describe import TapPlace, tap_places
 from catalog.errors import AuroraError
-from router.http import MAX_TAPS, HttpApp, HttpQueries
+from router.http.app import MAX_TAPS, HttpApp, HttpQueries
 from router.tap import PENDING_TUPLES
 from storage.train import Train
 from tests.unit.monitored import diamond

@@ -18,8 +18,8 @@ from catalog.readings import (
     StreamReading,
     SubscriberReading,
 )
-from engine.daemon.loss_details import LossDetails
-from engine.daemon.loss_log import EVERY_NS, KINDS, LINES_AT_MOST, LossLog
+from engine.daemon.monitor.loss_details import LossDetails
+from engine.daemon.monitor.loss_log import EVERY_NS, KINDS, LINES_AT_MOST, LossLog
 from engine.run.network_file import read_network
 from router.codecs.base import Reason, Reject
 from router.dead_letters import DeadLetters

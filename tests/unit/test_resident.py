@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.daemon.resident import TRIM_EVERY, ResidentKeeper, line_bytes, resident_bytes, trim_heap
+from engine.daemon.monitor.resident import TRIM_EVERY, ResidentKeeper, line_bytes, resident_bytes, trim_heap
 from storage.manager import StorageManager
 
 BUDGET = 128 * 2**20

@@ -321,7 +321,9 @@ def test_only_small_files_with_company_are_joined() -> None:
 
 def test_a_daemon_knows_nothing_of_pyspark() -> None:
     """A network of sockets never pays for it, and one with Spark has it in another process."""
-    program = "import sys, engine.daemon.service, router.spark.daemon.pipeline\nassert 'pyspark' not in sys.modules\n"
+    program = (
+        "import sys, engine.daemon.process.service, router.spark.daemon.pipeline\nassert 'pyspark' not in sys.modules\n"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()
 

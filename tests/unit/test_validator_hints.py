@@ -11,7 +11,7 @@ from catalog.errors import NetworkError, Problem
 from catalog.printable import printable, printable_answer
 from engine.cli.views.problems import format_problem
 from engine.cli.views.stats import Stats
-from engine.daemon.logs import TextFormatter
+from engine.daemon.process.logs import TextFormatter
 from engine.lab.draw import draw_list, draw_text, sketch
 from engine.operators.expressions import FUNCTIONS
 from engine.run.network_file import read_network

@@ -9,7 +9,7 @@ import pytest
 
 from catalog.catalog import Catalog, Epoch
 from catalog.load_verdict import LoadVerdict
-from engine.daemon.monitoring import make_overload
+from engine.daemon.monitor.monitoring import make_overload
 from engine.run.core import Engine
 from engine.run.network_file import read_network
 from load_shedder.decide.places import shed_arcs

@@ -1,7 +1,7 @@
 """The processes of the demo: a daemon and a feed, started and ended in order.
 
-The feed starts when the daemon has said that its own listeners are open (``engine/daemon/notify``). So it never feeds a
-stranger that has one of the ports. An answer over HTTP would not show that: the stranger may answer.
+The feed starts when the daemon has said that its own listeners are open (``engine/daemon/process/notify``). So it
+never feeds a stranger that has one of the ports. An answer over HTTP would not show that: the stranger may answer.
 
 The feed ends first and the daemon last, so that the daemon drains everything that it was sent. While the terminal shows
 a table, the daemon's log goes to a file; if the daemon dies, the error shows the end of that file.
@@ -24,7 +24,7 @@ from catalog.config.checks import listeners
 from catalog.config.units import Address
 from catalog.errors import AuroraError
 from catalog.network import Network
-from engine.daemon.notify import NOTIFY_SOCKET, READY
+from engine.daemon.process.notify import NOTIFY_SOCKET, READY
 from engine.lab.processes import command, end, spawn
 from router.ports import why_taken
 

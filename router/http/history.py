@@ -17,8 +17,8 @@ from starlette.responses import Response, StreamingResponse
 
 from catalog.config.history import parse_start
 from catalog.config.words import did_you_mean
-from router.http_answers import HEADERS, RequestError, json_answer
-from router.http_operations import HISTORY_FOLLOW, HISTORY_FROM
+from router.http.answers import HEADERS, RequestError, json_answer
+from router.http.operations import HISTORY_FOLLOW, HISTORY_FROM
 
 MAX_READERS = 8
 """A reader keeps a thread of the HTTP server busy and reads from the disk."""

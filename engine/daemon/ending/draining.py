@@ -16,8 +16,8 @@ import logging
 from time import sleep
 from typing import TYPE_CHECKING
 
-from engine.daemon.drain_watch import LOOK_EVERY_SECONDS, DrainWatch
-from engine.daemon.io_loop import IoLoop
+from engine.daemon.ending.drain_watch import LOOK_EVERY_SECONDS, DrainWatch
+from engine.daemon.process.io_loop import IoLoop
 from engine.run.core import Engine
 from engine.run.open_state import HeldTuples, drop_held, held_tuples
 from router.event_time import EventTime

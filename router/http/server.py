@@ -29,7 +29,7 @@ from uvicorn.server import ServerState
 from catalog.errors import ListenError
 from router.access.tls import ServerTls, peer_names
 from router.access.tls_listener import TlsListener
-from router.http_answers import plain_answer
+from router.http.answers import plain_answer
 from router.ports import why_not
 
 HEAD_SECONDS = 10.0

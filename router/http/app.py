@@ -3,9 +3,9 @@
 The app gets its answers from callables (``HttpQueries``), so it knows neither the engine nor the monitor. It runs on
 the I/O thread. Handlers that walk over all boxes (metrics, statistics) are plain functions: starlette runs them on
 other threads, so that a scrape of 1,000 boxes does not hold up a socket. The requests here change nothing,
-but for those of an administrator; ``router/http_change.py`` has the requests that change the network.
+but for those of an administrator; ``router/http/change.py`` has the requests that change the network.
 
-``router/http_server.py`` serves the app.
+``router/http/server.py`` serves the app.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from catalog.errors import AuroraError
 from catalog.network import Network
 from router.access.http_door import user_of
 from router.console.handlers import ConsoleHandlers, ConsoleQueries
-from router.http_answers import HEADERS, RequestError, json_answer
-from router.http_change import ChangeDoor, ChangeHandlers
-from router.http_history import HistoryHandlers, HistoryQueries
-from router.http_operations import (
+from router.http.answers import HEADERS, RequestError, json_answer
+from router.http.change import ChangeDoor, ChangeHandlers
+from router.http.history import HistoryHandlers, HistoryQueries
+from router.http.openapi import document
+from router.http.operations import (
     CHANGE_OPERATIONS,
     CONSOLE_OPERATIONS,
     EXPLAIN_LIMIT,
@@ -54,8 +55,7 @@ from router.http_operations import (
     HttpOperation,
     route_of,
 )
-from router.http_views import ViewHandlers, ViewQueries
-from router.openapi import document
+from router.http.views import ViewHandlers, ViewQueries
 from router.tap import KeepRows, Tap, TapSource, Unregister
 
 MAX_TAPS = 16

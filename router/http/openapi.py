@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from router import http_schemas as schemas
-from router.http_operations import COMMON, HttpOperation, HttpParameter
+from router.http import schemas
+from router.http.operations import COMMON, HttpOperation, HttpParameter
 
 RIGHTS = {
     "none": "Needs no login.",

@@ -1,4 +1,4 @@
-"""The daemon's answers over HTTP (``router/http.py``): metrics, statistics, the network, explanations."""
+"""The daemon's answers over HTTP (``router/http/app.py``): metrics, statistics, the network, explanations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from catalog.describe import TapPlace, tap_places
 from catalog.errors import AuroraError
 from catalog.network import Network
 from engine.daemon.change import LiveChanges
-from engine.daemon.console import Console
-from engine.daemon.descriptors import DescriptorShares
-from engine.daemon.names import Names
-from engine.daemon.readiness import Readiness
-from engine.daemon.version import own_version
+from engine.daemon.monitor.readiness import Readiness
+from engine.daemon.process.descriptors import DescriptorShares
+from engine.daemon.process.version import own_version
+from engine.daemon.web.console import Console
+from engine.daemon.web.names import Names
 from engine.run.core import Engine
 from engine.run.journeys.journey import Journey
 from engine.run.taps import Watch, tap_filter
@@ -27,10 +27,10 @@ from qos_monitor.loop import Monitor
 from qos_monitor.sampler import Sample
 from router.access.access import Access
 from router.access.http_door import HttpDoor
-from router.http import AdminQueries, Explanation, HttpQueries, make_app
-from router.http_history import HistoryQueries
-from router.http_server import HttpPlaces, HttpServer
-from router.http_views import ViewQueries
+from router.http.app import AdminQueries, Explanation, HttpQueries, make_app
+from router.http.history import HistoryQueries
+from router.http.server import HttpPlaces, HttpServer
+from router.http.views import ViewQueries
 from router.server import Server
 
 if TYPE_CHECKING:

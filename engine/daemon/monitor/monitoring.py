@@ -15,11 +15,11 @@ from time import thread_time_ns
 
 from catalog.catalog import Catalog
 from catalog.readings import Readings
-from engine.daemon.doze import Doze
-from engine.daemon.edge_control import EdgeControl
-from engine.daemon.loss_log import LossLog
-from engine.daemon.readings import DaemonReadings
-from engine.daemon.resident import ResidentKeeper
+from engine.daemon.monitor.doze import Doze
+from engine.daemon.monitor.edge_control import EdgeControl
+from engine.daemon.monitor.loss_log import LossLog
+from engine.daemon.monitor.readings import DaemonReadings
+from engine.daemon.monitor.resident import ResidentKeeper
 from engine.run.core import Engine
 from engine.run.ticker import Ticker
 from load_shedder.control_loop import OverloadControl

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalog.errors import AuroraError, NetworkError
-from router.http_answers import RequestError, json_answer, read_body
-from router.http_operations import DROP_STATE, DRY_RUN, FORCE, QUERY_FROM
+from router.http.answers import RequestError, json_answer, read_body
+from router.http.operations import DROP_STATE, DRY_RUN, FORCE, QUERY_FROM
 
 MAX_NETWORK_BYTES = 16 * 1024**2
 

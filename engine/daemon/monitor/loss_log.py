@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from catalog.loss import UNINTENDED
 from catalog.readings import NOTHING, Readings
-from engine.daemon.loss_details import LossDetails
+from engine.daemon.monitor.loss_details import LossDetails
 
 log = logging.getLogger("aurorad.losses")
 

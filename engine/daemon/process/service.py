@@ -26,10 +26,10 @@ from catalog.errors import AuroraError, NetworkError
 from catalog.network import Network
 from catalog.printable import counted
 from engine.daemon.daemon import Daemon
-from engine.daemon.draining import describe_inside
-from engine.daemon.logs import set_up_logs
-from engine.daemon.notify import READY, STOPPING, notify
-from engine.daemon.version import own_version
+from engine.daemon.ending.draining import describe_inside
+from engine.daemon.process.logs import set_up_logs
+from engine.daemon.process.notify import READY, STOPPING, notify
+from engine.daemon.process.version import own_version
 from engine.run.network_file import read_network
 from engine.run.tuning import name_process, tune_process
 from qos_monitor.conservation import residuals

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from catalog.config.words import did_you_mean
 from catalog.errors import AuroraError
 from router.codecs.ndjson import NdjsonEncoder
-from router.http_answers import RequestError, json_answer
-from router.http_operations import VIEW_LIMIT, VIEW_WHERE
+from router.http.answers import RequestError, json_answer
+from router.http.operations import VIEW_LIMIT, VIEW_WHERE
 from storage.train import Train
 
 

@@ -18,8 +18,8 @@ from catalog.readings import (
     Readings,
     StreamReading,
 )
-from engine.daemon.edge_control import EdgeControl
-from engine.daemon.readiness import Readiness
+from engine.daemon.monitor.edge_control import EdgeControl
+from engine.daemon.monitor.readiness import Readiness
 from engine.run.core import Engine
 from qos_monitor.histogram import LatencyRecorder
 from router.access.access import Access

@@ -1,8 +1,8 @@
 """The HTTP API as one table: the server routes by it, handlers read their parameters with it, and the OpenAPI document
-(``router/openapi.py``) is made from it. So the document cannot say something else than the server does.
+(``router/http/openapi.py``) is made from it. So the document cannot say something else than the server does.
 
-An operation is one entry. Its ``handler`` is the name of a method of the handlers' class (``router/http.py``,
-``router/http_change.py``). A parameter is an object: the handler calls its ``read``, and the document shows its
+An operation is one entry. Its ``handler`` is the name of a method of the handlers' class (``router/http/app.py``,
+``router/http/change.py``). A parameter is an object: the handler calls its ``read``, and the document shows its
 ``schema``. A refused value is answered with 400.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from starlette.requests import Request
 from starlette.routing import Route
 
-from router import http_schemas as schemas
-from router.http_answers import RequestError
+from router.http import schemas
+from router.http.answers import RequestError
 
 FOLLOW_SECONDS = 60
 MAX_TEXT = 4_096

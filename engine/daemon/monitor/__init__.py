@@ -1,0 +1,1 @@
+"""What the monitor's thread does in the daemon, and what it reads: samples, rest, losses, the edge, resident size."""

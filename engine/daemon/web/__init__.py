@@ -1,0 +1,1 @@
+"""The daemon's answers to requests over HTTP. ``router/http`` has the requests."""
