@@ -11,8 +11,9 @@ Priorities rise along a segment: V_x = S_y / (c_x / s_x + C_y), less than V_y = 
 interrupted by what it would have run before.
 
 This works for priorities that do not change with time (HR, HNR). LSF and BSD go by the wait, which is 0 for a tuple
-that has just come: a new tuple never interrupts, and these policies choose anew with each plan. The simulator runs
-plans to their end.
+that has just come: a new tuple never interrupts, and these policies choose anew with each plan.
+
+In the simulator such a plan runs operator by operator as well (``engine/simulate/interruptible``).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ as a ``PlanRun``: it remembers which step and which train are under way, so that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 from time import perf_counter_ns
 from typing import Protocol
@@ -21,7 +21,7 @@ from engine.operators.bounded.box import BoundedBox
 from engine.operators.boxes.base import Emit
 from engine.operators.call_limits import CallAbandonedError
 from engine.run.followers import Followers, SequenceStep, sequence_steps
-from engine.run.fuse import FusedChain, can_fuse
+from engine.run.fuse import FusedChain, chain_length
 from engine.run.runtime import BoxRuntime
 from engine.run.taps import Taps, offer
 from scheduler.claims import Claim
@@ -410,7 +410,7 @@ def compile_sequence(
     steps: list[SingleStep | FusedStep] = []
     i = 0
     while i < len(singles):
-        length = _chain_length(runtimes, table, i, unfused)
+        length = chain_length(network, table, i, unfused)
         steps.append(FusedStep(tuple(singles[i : i + length])) if length > 1 else singles[i])
         i += length
     return Executable(tuple(steps), routes)
@@ -431,16 +431,3 @@ def compile_ports(
         return made
 
     return tuple(map(port, count(), network.boxes[step.box].out_arcs, step.ports))
-
-
-def _chain_length(runtimes: Sequence[BoxRuntime], table: Sequence[SequenceStep], start: int, unfused: Set[int]) -> int:
-    """Return how many boxes from ``start`` on form a chain that can run fused."""
-    end = start
-    while table[end].is_chained:
-        here, after = table[end], table[end + 1]
-        if not (can_fuse(runtimes[here.box]) and can_fuse(runtimes[after.box])):
-            break
-        if after.in_arcs[0] in unfused:
-            break
-        end += 1
-    return end - start + 1

@@ -13,7 +13,7 @@ keeps its own counts and cost, as if it had run alone.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -21,10 +21,13 @@ import numpy as np
 from numpy import bitwise_and, greater, logical_not
 from numpy._core.multiarray import count_nonzero  # numpy.count_nonzero wraps it and costs 0.3 us more
 
+from catalog.network import Network
 from catalog.readings import train_bucket
+from engine.operators.boxes.base import Box
 from engine.operators.boxes.filter import Filter
 from engine.operators.boxes.map import Map
 from engine.operators.expressions import Expression, Scope, share
+from engine.run.followers import SequenceStep
 from engine.run.runtime import BoxRuntime
 from storage.rows import RowTrain
 from storage.train import NO_WATERMARK, Mask, Train
@@ -34,8 +37,22 @@ SPARSE = 8
 one comparison of n values, so the gather pays from the second predicate on."""
 
 
-def can_fuse(runtime: BoxRuntime) -> bool:
-    return isinstance(runtime.box, Filter | Map)
+def can_fuse(box: Box) -> bool:
+    return isinstance(box, Filter | Map)
+
+
+def chain_length(network: Network, table: Sequence[SequenceStep], start: int, unfused: Set[int] = frozenset()) -> int:
+    """Return how many boxes from ``start`` on form a chain that runs fused, as one operator. ``unfused``: arcs that
+    must carry trains of their own."""
+    end = start
+    while table[end].is_chained:
+        here, after = table[end], table[end + 1]
+        if not (can_fuse(network.boxes[here.box].box) and can_fuse(network.boxes[after.box].box)):
+            break
+        if after.in_arcs[0] in unfused:
+            break
+        end += 1
+    return end - start + 1
 
 
 class FusedChain:
@@ -46,7 +63,7 @@ class FusedChain:
     """
 
     def __init__(self, runtimes: Sequence[BoxRuntime]) -> None:
-        assert len(runtimes) > 1 and all(can_fuse(r) for r in runtimes)
+        assert len(runtimes) > 1 and all(can_fuse(r.box) for r in runtimes)
         self.runtimes = tuple(runtimes)
         self.out_schema = runtimes[-1].node.out_schemas[0]
         self._last = len(runtimes) - 1

@@ -20,6 +20,7 @@ from catalog.stats import Statistics
 from engine.run.idle_path import idle_plan
 from engine.simulate.arrivals import Reads, Trains
 from engine.simulate.execution import Effect, Execution, PlanTimes
+from engine.simulate.interruptible import InterruptiblePlan
 from engine.simulate.overheads import Overheads, Totals
 from engine.simulate.quality import DeliveryRecorder
 from engine.simulate.storage import SimulatedStorage, SimulatedTrain
@@ -36,12 +37,13 @@ OUTCOME_EVERY_NS = 100_000_000
 BRIEF_NS = 20_000  # numpy releases the GIL for work that takes longer than about this
 NEVER_NS = 2**62
 SAMPLES_AT_MOST = 256  # of memory over time; past this every other one is dropped
-TRAIN_PUT, PLAN_ENDED, BEGUN, TUPLES_DONE, STEP_WANTED, LOCK_WANTED = range(6)
+TRAIN_PUT, PLAN_ENDED, BEGUN, OPERATOR_ENDED, TUPLES_DONE, STEP_WANTED, LOCK_WANTED = range(7)
 """Kinds of events, in the order in which they are handled at one moment.
 
 TRAIN_PUT: a plan puts a train on queues. PLAN_ENDED: a worker has ended its plan. BEGUN: tuples wait already when the
-run begins. TUPLES_DONE: a worker has done the work on its tuples and needs the GIL again. STEP_WANTED: the scheduler's
-thread was woken and needs the GIL to take a step. LOCK_WANTED: a worker that was woken needs it to begin a plan."""
+run begins. OPERATOR_ENDED: a worker has ended an operator of a plan that may end there. TUPLES_DONE: a worker has done
+the work on its tuples and needs the GIL again. STEP_WANTED: the scheduler's thread was woken and needs the GIL to take
+a step. LOCK_WANTED: a worker that was woken needs it to begin a plan."""
 
 
 class ExecutionQueue:
@@ -99,7 +101,9 @@ class Simulation:
             DeliveryRecorder(o.qos, ideal, warm_up_ns, count_until_ns)
             for o, ideal in zip(network.outputs, ideal_ns.tolist(), strict=True)
         ]
-        self.execution = Execution(network, self.statistics, self.overheads, self.recorders, self._put_at)
+        self.execution = Execution(
+            network, self.statistics, self.overheads, self.recorders, self._put_at, self.state.settings.unit != "vpipe"
+        )
         self.tickers: list[Callable[[], None]] = []  # called ten times a second, each before the next decision
         self.arrived = 0
         self.came_tuples = [0] * len(network.streams)
@@ -190,10 +194,13 @@ class Simulation:
                 self._enqueue(*what)
             elif kind == TUPLES_DONE and not self._end_with_lock(*what):
                 continue
-            elif kind in (PLAN_ENDED, TUPLES_DONE):
+            elif kind in (PLAN_ENDED, OPERATOR_ENDED, TUPLES_DONE):
+                end = self._end_of(what[0] if kind == TUPLES_DONE else what)
+                if end is None:
+                    continue
                 threads.idle += 1
                 awake += 1
-                self.state.apply(what if kind == PLAN_ENDED else what[0])
+                self.state.apply(end)
             is_news = True
         if is_news:
             self._act_on_news(by_io, awake)
@@ -292,31 +299,68 @@ class Simulation:
         """Begin a plan on a worker, which then holds the GIL."""
         plan, claims = work
         assert plan is not None
+        self.threads.idle -= 1
+        plan.is_begun = True
+        if plan.priorities is not None and len(plan.boxes) > 1:
+            self._run_operator(self.execution.open(plan, claims, begun_ns), begun_ns)
+            return
+        effects = self._collect_effects()
+        times = self._execute(plan.boxes, claims, begun_ns)
+        self._occupy(plan, begun_ns, times, effects, PLAN_ENDED, Finished(plan, times.end_ns - int(begun_ns)))
+
+    def _run_operator(self, run: InterruptiblePlan, begun_ns: int) -> None:
+        """Run the next operator of a plan, on a worker that holds the GIL."""
+        effects = self._collect_effects()
+        times = self.execution.run_operator(run, begun_ns, self.threads.stretch(self.now_ns))
+        self._occupy(run.plan, begun_ns, times, effects, OPERATOR_ENDED, run)
+
+    def _end_of(self, ended: Finished | InterruptiblePlan) -> Finished | None:
+        """Return the end of a plan of which a worker has ended all, or one operator; None if it goes on."""
+        if isinstance(ended, Finished):
+            return ended
+        if not ended.is_over:
+            self._run_operator(ended, self.threads.lock_free_ns(self.now_ns))
+            return None
+        for arc, train in ended.left():
+            self._enqueue((arc,), train)
+        return Finished(ended.plan, self.now_ns - ended.begun_ns)
+
+    def _collect_effects(self) -> list[Effect] | None:
+        """Have the results of what runs next collected where its end is not known yet, because it needs the GIL."""
+        effects: list[Effect] | None = [] if self.threads.has_io else None
+        self.execution.effects = effects
+        return effects
+
+    def _occupy(
+        self,
+        plan: Plan,
+        begun_ns: int,
+        times: PlanTimes,
+        effects: list[Effect] | None,
+        kind: int,
+        what: Finished | InterruptiblePlan,
+    ) -> None:
+        """Keep a worker busy for this time, with the GIL as long as it needs it."""
         threads, execution = self.threads, self.execution
-        threads.idle -= 1
-        effects: list[Effect] | None = [] if threads.has_io else None
-        execution.effects = effects
-        end_ns, lock_ns = self._execute(plan.boxes, claims, begun_ns)
         execution.effects = None
+        end_ns, lock_ns = times
         threads.hold_as_worker(lock_ns)
         self.busy_ns += end_ns - begun_ns
         for unit in plan.units or ():
             self.unit_busy_ns[unit] += end_ns - begun_ns
-        end = Finished(plan, end_ns - int(begun_ns))
-        if effects is None:
-            self._push(end_ns, PLAN_ENDED, end)
-        elif end_ns - lock_ns > BRIEF_NS:
-            self._push(end_ns, TUPLES_DONE, (end, effects, end_ns))
-        else:
+        if effects is not None and end_ns - lock_ns > BRIEF_NS:
+            self._push(end_ns, TUPLES_DONE, (what, effects, end_ns))
+            return
+        if effects is not None:
             execution.apply(effects, self.now_ns, 0)
-            self._push(end_ns, PLAN_ENDED, end)
+        self._push(end_ns, kind, what)
 
-    def _end_with_lock(self, end: Finished, effects: list[Effect], since_ns: int) -> bool:
-        """Return whether a worker has the GIL again, and with it has ended its plan. Otherwise it sleeps until the GIL
+    def _end_with_lock(self, ended: Finished | InterruptiblePlan, effects: list[Effect], since_ns: int) -> bool:
+        """Return whether a worker has the GIL again, and with it has ended its work. Otherwise it sleeps until the GIL
         is released, and its results are late by that."""
         late_ns = self.now_ns - since_ns
         if self.threads.must_wait(self.now_ns, since_ns):
-            self._push(self.threads.retry_ns, TUPLES_DONE, (end, effects, since_ns))
+            self._push(self.threads.retry_ns, TUPLES_DONE, (ended, effects, since_ns))
             return False
         self.execution.apply(effects, self.now_ns, late_ns)
         self.busy_ns += late_ns

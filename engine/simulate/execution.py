@@ -20,11 +20,13 @@ from typing import NamedTuple
 from catalog.network import Network
 from catalog.stats import Statistics
 from engine.simulate.drops import Drops
+from engine.simulate.interruptible import InterruptiblePlan
 from engine.simulate.overheads import Overheads, Totals
 from engine.simulate.quality import DeliveryRecorder
-from engine.simulate.sequences import Line, Sequences, SimulatedPort
+from engine.simulate.sequences import Line, Sequences, SimulatedPort, SimulatedStep
 from engine.simulate.storage import SimulatedTrain, join
 from scheduler.claims import Claim
+from scheduler.plan import Plan
 from storage.queue import COALESCE_BELOW
 
 JOINED_TUPLES = 4 * COALESCE_BELOW  # storage joins short trains up to about this many tuples: one box call each
@@ -42,8 +44,8 @@ class BoxCounts:
 
 
 class PlanTimes(NamedTuple):
-    """When a plan is over, and until when it holds the GIL. The work on its tuples, which needs no GIL, counts as done
-    at the end of the plan."""
+    """When a plan, or an operator of it, is over, and until when it holds the GIL. The work on its tuples, which needs
+    no GIL, counts as done at the end."""
 
     end_ns: int
     lock_ns: int
@@ -67,6 +69,7 @@ class Execution:
         overheads: Overheads,
         recorders: Sequence[DeliveryRecorder],
         put: Put,
+        fuses: bool = True,
     ) -> None:
         self.overheads = overheads
         self.totals = Totals()
@@ -77,7 +80,7 @@ class Execution:
         self.tuple_ns: Sequence[float] = statistics.cost_per_tuple_ns.tolist()
         self._call_ns: list[float] = statistics.cost_per_call_ns.tolist()
         self._port_start: list[int] = statistics.port_start.tolist()
-        self._sequences = Sequences(network, statistics, overheads.call_ns)
+        self._sequences = Sequences(network, statistics, overheads.call_ns, fuses)
         self._recorders = recorders
         self._put = put
         self._puts = 0  # trains that the running plan has put on queues
@@ -92,20 +95,36 @@ class Execution:
 
         Work on tuples takes ``stretch`` times as long where there are more threads than cores.
         """
-        costs, totals = self.overheads, self.totals
         self._stretch = stretch
-        claim_ns = costs.claim_ns * len(claims)
-        totals.plans += 1
-        totals.scheduler_ns += costs.step_ns
-        totals.storage_ns += claim_ns
-        totals.worker_ns += costs.plan_ns
-        begun_ns += costs.step_ns + costs.plan_ns + claim_ns
+        begun_ns += self._decided(claims)
         if not self.is_counted:
             line = self._sequences.line(boxes)
             if line is not None and len(claims) == 1 and line.arc in claims:
                 return self._run_line(line, claims[line.arc].trains, begun_ns)  # type: ignore[arg-type]
         inbox: dict[int, list[SimulatedTrain]] = {a: c.trains for a, c in claims.items()}  # type: ignore[misc]
-        return self._run_steps(boxes, inbox, {a for a, c in claims.items() if not c.emptied}, begun_ns)
+        backlogged = {a for a, c in claims.items() if not c.emptied}
+        return self._run_all(self._sequences.steps(boxes), inbox, backlogged, begun_ns)
+
+    def open(self, plan: Plan, claims: Mapping[int, Claim], begun_ns: float) -> InterruptiblePlan:
+        """Return a plan that is run by ``run_operator``, because it may end between two operators."""
+        return InterruptiblePlan(plan, claims, self._sequences.operators(plan.boxes), begun_ns)
+
+    def run_operator(self, run: InterruptiblePlan, now_ns: float, stretch: float = 1.0) -> PlanTimes:
+        """Run the next operator of a plan. The cost of deciding on the plan comes before the first one."""
+        self._stretch = stretch
+        if run.is_new:
+            now_ns += self._decided(run.claims)
+        return self._run_steps(run.next_operator(), run.inbox, run.backlogged, now_ns)
+
+    def _decided(self, claims: Mapping[int, Claim]) -> float:
+        """Count the cost of deciding on a plan, taking its trains and handing it to a worker; return it."""
+        costs, totals = self.overheads, self.totals
+        claim_ns = costs.claim_ns * len(claims)
+        totals.plans += 1
+        totals.scheduler_ns += costs.step_ns
+        totals.storage_ns += claim_ns
+        totals.worker_ns += costs.plan_ns
+        return costs.step_ns + costs.plan_ns + claim_ns
 
     def run_idle(
         self, boxes: tuple[int, ...], arcs: tuple[int, ...], train: SimulatedTrain, begun_ns: float
@@ -114,7 +133,8 @@ class Execution:
         self._stretch = 1.0
         self.totals.plans += 1
         self.totals.worker_ns += self.overheads.idle_path_ns
-        return self._run_steps(boxes, {a: [train] for a in arcs}, set(), begun_ns + self.overheads.idle_path_ns)
+        steps, inbox = self._sequences.steps(boxes), {a: [train] for a in arcs}
+        return self._run_all(steps, inbox, set(), begun_ns + self.overheads.idle_path_ns)
 
     def _run_line(self, line: Line, taken: list[SimulatedTrain], now_ns: float) -> PlanTimes:
         """Run a line of boxes in one pass: add up the costs, deliver once at the end."""
@@ -155,15 +175,25 @@ class Execution:
         totals.box_ns += own_ns - calls_ns + tuples_ns / self._stretch
         return PlanTimes(int(now_ns), int(now_ns - tuples_ns))
 
-    def _run_steps(
-        self, boxes: tuple[int, ...], inbox: dict[int, list[SimulatedTrain]], nonempty: set[int], now_ns: float
+    def _run_all(
+        self, steps: Sequence[SimulatedStep], inbox: dict[int, list[SimulatedTrain]], nonempty: set[int], now_ns: float
     ) -> PlanTimes:
-        """Run any plan, step by step. ``nonempty``: arcs whose queue was not emptied by the claims; a train that
+        """Run any plan, step by step."""
+        times = self._run_steps(steps, inbox, nonempty, now_ns)
+        for arc, left in inbox.items():  # reached a box after its last step in this plan
+            for train in left:
+                self._put_on((arc,), train, times.end_ns)
+        return times
+
+    def _run_steps(
+        self, steps: Sequence[SimulatedStep], inbox: dict[int, list[SimulatedTrain]], nonempty: set[int], now_ns: float
+    ) -> PlanTimes:
+        """Run these steps of a plan. ``nonempty``: arcs whose queue was not emptied by the claims; a train that
         bypassed such a queue would overtake the tuples on it, so it is put on the queue."""
         call_ns = self.overheads.call_ns
         box_ns = free_ns = 0.0
         all_calls = self._puts = 0
-        for box, in_arcs, ports in self._sequences.steps(boxes):
+        for box, in_arcs, ports in steps:
             if len(in_arcs) == 1:
                 taken = inbox.pop(in_arcs[0], None)
             else:
@@ -182,9 +212,6 @@ class Execution:
                 counts.tuples_in[box] += train.count
                 counts.cost_ns[box] += own_ns + tuples_ns
             now_ns = self._emit(box, ports, train, now_ns, inbox, nonempty)
-        for arc, left in inbox.items():  # reached a box after its last step in this plan
-            for train in left:
-                self._put_on((arc,), train, now_ns)
         totals = self.totals
         totals.calls += all_calls
         totals.storage_ns += self.overheads.claim_ns * self._puts

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from catalog.network import Network
 from catalog.stats import Statistics
 from engine.run.followers import sequence_steps
+from engine.run.fuse import chain_length
 
 
 class SimulatedPort(NamedTuple):
@@ -29,6 +30,10 @@ class SimulatedStep(NamedTuple):
     box: int
     in_arcs: tuple[int, ...]
     ports: tuple[SimulatedPort, ...]
+
+
+Operator = tuple[SimulatedStep, ...]
+"""The steps that run without a look at what waits: one box, or a fused chain."""
 
 
 class LineBox(NamedTuple):
@@ -52,8 +57,9 @@ class Line(NamedTuple):
 class Sequences:
     """The sequences of one simulation, each compiled on its first use and kept."""
 
-    def __init__(self, network: Network, statistics: Statistics, call_overhead_ns: float) -> None:
+    def __init__(self, network: Network, statistics: Statistics, call_overhead_ns: float, fuses: bool = True) -> None:
         self._network = network
+        self._fuses = fuses  # chains of filters and maps are one operator
         self._call_overhead_ns = call_overhead_ns
         self._call_ns: list[float] = statistics.cost_per_call_ns.tolist()
         self._tuple_ns: list[float] = statistics.cost_per_tuple_ns.tolist()
@@ -61,6 +67,7 @@ class Sequences:
         self._port_start: list[int] = statistics.port_start.tolist()
         self._steps: dict[tuple[int, ...], tuple[SimulatedStep, ...]] = {}
         self._lines: dict[tuple[int, ...], Line | None] = {}
+        self._operators: dict[tuple[int, ...], tuple[Operator, ...]] = {}
 
     def steps(self, boxes: tuple[int, ...]) -> tuple[SimulatedStep, ...]:
         """Return the steps of a plan, one for each of these boxes."""
@@ -76,6 +83,23 @@ class Sequences:
         except KeyError:
             line = self._lines[boxes] = self._compile_line(boxes)
             return line
+
+    def operators(self, boxes: tuple[int, ...]) -> tuple[Operator, ...]:
+        """Return the operators of a plan, between which it may end: its steps, a fused chain as one."""
+        operators = self._operators.get(boxes)
+        if operators is None:
+            operators = self._operators[boxes] = self._compile_operators(boxes)
+        return operators
+
+    def _compile_operators(self, boxes: tuple[int, ...]) -> tuple[Operator, ...]:
+        table, steps = sequence_steps(self._network, boxes), self.steps(boxes)
+        operators: list[Operator] = []
+        at = 0
+        while at < len(steps):
+            length = chain_length(self._network, table, at) if self._fuses else 1
+            operators.append(steps[at : at + length])
+            at += length
+        return tuple(operators)
 
     def _compile(self, boxes: tuple[int, ...]) -> tuple[SimulatedStep, ...]:
         return tuple(

@@ -15,10 +15,10 @@ from catalog.network import Network
 from engine.run.core import Engine
 from engine.simulate.arrivals import arrivals
 from engine.simulate.core import Simulation
-from engine.simulate.execution import PlanTimes
 from engine.simulate.overheads import Overheads
 from engine.simulate.sketch import SCHEMA
 from scheduler.calendar_queue import CalendarQueue
+from scheduler.claims import QueuedPlan
 from scheduler.events import Clock, Event, Finished, StatisticsMoved
 from scheduler.plan import Plan
 from scheduler.policies import make_index, policies, policy_infos
@@ -93,10 +93,10 @@ class Checked(Simulation):
         self.state.apply(StatisticsMoved())
         self.state.apply(Clock(self.now_ns))
 
-    def _execute(self, boxes: tuple[int, ...], claims: Any, begun_ns: float) -> PlanTimes:
-        assert not self.running.intersection(boxes), "no box runs twice at once"
-        self.running.update(boxes)
-        return super()._execute(boxes, claims, begun_ns)
+    def _begin(self, work: QueuedPlan, begun_ns: int) -> None:
+        assert work.plan is not None and not self.running.intersection(work.plan.boxes), "no box runs twice at once"
+        self.running.update(work.plan.boxes)
+        super()._begin(work, begun_ns)
 
     def _watch_ends(self) -> None:
         apply = self.state.apply
