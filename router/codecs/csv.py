@@ -30,6 +30,7 @@ from router.codecs.decode.plain_lines import PlainLines
 from router.codecs.decode.rejects import Rejects
 from router.codecs.decode.values import MISSING, MisfitError, make_train, refuse
 from router.codecs.encode.frames import LONG_TUPLES, FrameWriter
+from router.codecs.encode.line_writer import LineWriter
 from router.codecs.encode.not_finite import NotFinite, put_words
 from router.codecs.encode.text import interleave, pieces
 from router.line_framer import LineBlock, LineFramer
@@ -264,6 +265,7 @@ class CsvEncoder:
         self._timestamps = timestamps
         self._frames = FrameWriter(timestamps)
         self._between = [b"," if i else b"" for i in range(len(schema))]
+        self._lines = LineWriter(schema, timestamps, self._between, b"\n", b"", b"", _csv_strings)
 
     def begin(self) -> bytes:
         return b",".join([_csv_string(name) for name in self._schema.names]) + b"\n"
@@ -275,6 +277,8 @@ class CsvEncoder:
     def encode(self, train: Train) -> bytes:
         odd = self._not_finite.find(train)
         as_words = self._not_finite.as_words
+        if not (odd and (as_words or self._is_alone)) and (data := self._lines.write(train)) is not None:
+            return data
         if train.count >= LONG_TUPLES and not (odd and (as_words or self._is_alone)):
             return self._frames.csv(train)
         columns = [pieces(train, i, self._timestamps, b"", b"", _csv_strings) for i in range(len(self._schema))]

@@ -51,6 +51,11 @@ class Kernel(Generic[R]):
     def is_compiled(self) -> bool:
         return self._compiled is not None
 
+    @property
+    def runs_compiled(self) -> bool:
+        """Whether ``run`` is the compiled loop."""
+        return self.run == self._run_compiled
+
     def _counted_run(self, *args: Any) -> R:
         self.count()
         return self.twin(*args)
