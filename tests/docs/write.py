@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.docs import page_boxes, page_functions, page_metrics, page_network_file, page_policies
+from tests.docs import page_boxes, page_figures, page_functions, page_metrics, page_network_file, page_policies
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES: dict[str, Callable[[], str]] = {
     "boxes.md": page_boxes.page,
+    "figures.md": page_figures.page,
     "functions.md": page_functions.page,
     "metrics.md": page_metrics.page,
     "network-file.md": page_network_file.page,

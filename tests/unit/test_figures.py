@@ -32,9 +32,11 @@ from engine.lab.figures.fits import fit
 from engine.lab.figures.outcome import FigureRun, judge, mean_data, mean_of
 from engine.lab.figures.page import page
 from engine.lab.figures.record import FigureRecord, new_record, save, stored, wanted, with_run
+from engine.lab.figures.results import merge_results, read_results, row_of
 from engine.lab.figures.runner import FigureRunner, measure
 from engine.lab.figures.sweep import Variation, planned, sweep
 from engine.simulate.report import PlotError
+from tests.docs.page_figures import results_page
 
 PANELS = (
     Panel("load", "latency, ms", {"a < b": [(0.1, 1.0), (0.5, 2.0)], "form": [(0.1, 1.5)]}, dashed=("form",)),
@@ -226,3 +228,44 @@ def test_the_ledger_gives_a_threads_time_to_the_innermost_part() -> None:
     assert 1_900_000 < ledger.ns["scheduler_ns"] < 3_500_000 < ledger.ns["storage_ns"]
     parts = ledger.read(10_000_000)
     assert sum(parts.values()) == 10_000_000, "the parts add up"
+
+
+# -- the verdicts in short ---------------------------------------------------------------------------------------------
+
+
+def test_results_replace_older_rows_and_keep_the_others(tmp_path: Path) -> None:
+    """A row says what the record says; the order is that of the figures."""
+    path = tmp_path / "results.json"
+    old = [
+        {"figure": name, "engine": "real", "verdict": "holds", "held": 5, "variations": 5, "when": "2025-01-01"}
+        for name in ("P4.3", "P0.5")
+    ]
+    path.write_bytes(orjson.dumps(old))
+    merge_results(path, [record(ok=False)])
+    first, second = read_results(path)
+    assert second == old[0]
+    assert (first["figure"], first["verdict"], first["held"], first["seeds"]) == ("P0.5", "differs", 0, 2)
+    assert [(p["what"], p["paper"], p["ours"][0]) for p in first["paper"]] == [
+        ("level", 2.0, 2.05), ("place", 0.3, 0.3), ("far", 9.0, 9.0)
+    ]  # fmt: skip
+    assert [(s["held"], s["of"]) for s in first["statements"]] == [(0, 2), (2, 2)]
+    merge_results(path, [record()])
+    assert [row["verdict"] for row in read_results(path)] == ["holds", "holds"]
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"figure": 1}', b'[{"engine": "real"}]', b"\xff"])
+def test_a_file_of_results_that_holds_something_else_is_named(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "results.json"
+    path.write_bytes(text)
+    with pytest.raises(BenchError, match=r"results\.json is not what `bench figures --results` writes"):
+        merge_results(path, [])
+    assert path.read_bytes() == text
+
+
+def test_the_page_of_results_counts_the_words_and_says_what_fails() -> None:
+    old = {"figure": "P4.3", "engine": "simulated", "verdict": "shape", "held": 20, "variations": 20, "when": "2025"}
+    text = results_page([row_of(record(ok=False)), old])
+    assert "| real | 28 | 0 | 0 | 1 | 27 |" in text and "| simulated | 28 | 0 | 1 | 0 | 27 |" in text
+    assert "| real | differs | 0 of 2 | 0 of 2 | level 2: 2.05 [1.41, 2.69]<br>place 0.3: 0.3 [0.3, 0.3]" in text
+    assert "- real: one < two: 0 of 2 runs; seen: 1 < 2\n" in text and "- real: two" not in text
+    assert text.count("not run | | | | |") == 27 + 27

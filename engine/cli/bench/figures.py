@@ -66,6 +66,9 @@ def figures(
         list[str] | None, typer.Option(help="Measure only these; the page shows all results of the folder.")
     ] = None,
     engine: Engine = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Put the verdicts into this JSON file, in place of older ones.")
+    ] = None,
     reuse: Reuse = False,
     quick: Quick = False,
 ) -> None:
@@ -88,6 +91,8 @@ def figures(
         )
     kept = [stored(report, *which) for which in wanted(["all"], None)]
     found = [record for record in kept if record is not None and not record.missing]  # half a sweep has no verdict
+    if results is not None:
+        _put_results(results, found)
     path = report / "index.html"
     path.write_text(page(found), encoding="utf-8")
     typer.echo(_counted(found))
@@ -118,6 +123,17 @@ def _run(names: list[str], engine: str | None, quick: bool, out: Path, *, reuse:
         except BenchError as error:
             typer.echo(f"aurorad: bench figure: {error}", err=True)
             raise typer.Exit(1) from None
+
+
+def _put_results(path: Path, records: Sequence[FigureRecord]) -> None:
+    from engine.lab.bench.harness import BenchError
+    from engine.lab.figures.results import merge_results
+
+    try:
+        merge_results(path, records)
+    except (BenchError, OSError) as error:
+        typer.echo(f"aurorad: bench figures: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _counted(records: Sequence[FigureRecord]) -> str:
