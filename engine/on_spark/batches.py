@@ -4,8 +4,8 @@ What is on disk, below the checkpoint:
 
 ``spark/``
     Spark's own: which files or offsets belong to which batch.
-``query.json``
-    The name of the query, the number of shards, and the boxes. They stay as they are as long as the checkpoint does.
+``query.json``, ``owner``
+    See ``checkpoint``.
 ``batches/<number>/``
     ``state/`` and ``out/`` have what the tasks of the batch have written, ``manifest.json`` says which of these files
     count, and where event time stands.
@@ -19,7 +19,6 @@ whether a repeated run would give the same ones.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.network import Network, PortRef
+from engine.on_spark.checkpoint import END, BatchLog, Manifest
 from engine.on_spark.front import CLOCK, Front
 from engine.on_spark.plan import SparkPlan
 from engine.on_spark.shard import COUNTS, ShardRun
@@ -76,6 +76,8 @@ class BatchRunner:
         self._front = Front(plan, shards)
         self._texts = stage_texts(plan, shards)
         self._streams = _streams_by_lane(plan)
+        self._started_ns = now_ns()
+        self.log = BatchLog(store)
         self.failure: Exception | None = None
         self.reports: list[BatchReport] = []
 
@@ -89,24 +91,24 @@ class BatchRunner:
 
     def end(self) -> None:
         """Close all windows: the sources are at their end, and nothing more will come in this run."""
-        last = self._last("~")
+        last = self.log.last()
         if last is not None and not last["ended"] and any(stage.boxes for stage in self._plan.stages):
-            self._take(f"{last['name']}-end", None)
+            self._take(f"{last['name']}{END}", None)
 
     def _take(self, name: str, frame: Any) -> None:
         begun = time.monotonic()
         folder = f"batches/{name}"
-        if self._store.has(f"{folder}/manifest.json"):
-            manifest = json.loads(self._store.read(f"{folder}/manifest.json"))
+        manifest = self.log.find(name)
+        if manifest is not None:
             log.info("batch %s has been computed before: only its commits are repeated", name)
         else:
+            before = self.log.before(name)
             self._store.delete(folder)  # what an attempt has left that was cut off
-            manifest = self._compute(name, folder, frame)
+            manifest = self._compute(name, folder, before, frame)
             written = [file for state in manifest["states"].values() for file in ShardFiles.of(state).files[-1:]]
             written += [place for files in manifest["results"].values() for place, _ in files]
             self._store.sync(written)
-            self._store.write(f"{folder}/manifest.json", json.dumps(manifest).encode())
-            self._store.sync([f"{folder}/manifest.json"])
+            self.log.record(name, manifest)
         for output, files in manifest["results"].items():
             self._commit(int(output), name, files)
         self._tidy(name, manifest)
@@ -114,18 +116,10 @@ class BatchRunner:
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
-    def _last(self, name: str) -> dict[str, Any] | None:
-        """Return the manifest of the batch before this one."""
-        for found in reversed(self._store.names("batches")):
-            if found < name and self._store.has(f"batches/{found}/manifest.json"):
-                manifest: dict[str, Any] = json.loads(self._store.read(f"batches/{found}/manifest.json"))
-                return manifest
-        return None
-
-    def _compute(self, name: str, folder: str, frame: Any) -> dict[str, Any]:
-        before = self._last(name)
+    def _compute(self, name: str, folder: str, before: Manifest | None, frame: Any) -> Manifest:
         if before is not None and before["ended"]:
-            before = None  # all windows were closed: the streams begin anew
+            log.info("the run before has closed all windows: the streams begin anew, as the daemon's do")
+            before = None
         now_ns = self._now_ns()
         clocks = self._clocks(before)
         ends = frame is None
@@ -136,15 +130,24 @@ class BatchRunner:
         manifest = _manifest(name, reports)
         manifest["streams"] = self._note(clocks, noted, now_ns)
         manifest["clocks"] = [None if clock is None else clock.snapshot() for clock in clocks.clocks]
+        manifest["signs_ns"] = self._signs_ns(before, manifest["streams"], now_ns)
         manifest["ended"] = ends
         return manifest
 
-    def _clocks(self, before: dict[str, Any] | None) -> EventTime:
+    def _clocks(self, before: Manifest | None) -> EventTime:
         clocks = EventTime(self._network, self._now_ns)
-        for clock, saved in zip(clocks.clocks, before["clocks"] if before is not None else (), strict=False):
+        if before is None:
+            return clocks
+        for clock, saved, sign_ns in zip(clocks.clocks, before["clocks"], before["signs_ns"], strict=True):
             if clock is not None and saved is not None:
                 clock.restore(saved)
+                clock.count_silence_from(max(sign_ns, self._started_ns))
         return clocks
+
+    def _signs_ns(self, before: Manifest | None, counts: list[list[int]], now_ns: int) -> list[int]:
+        """Return when each stream had its last sound tuple: ``idle`` counts from there."""
+        known = before["signs_ns"] if before is not None else [self._started_ns] * len(counts)
+        return [now_ns if rows > refused else sign for (rows, refused), sign in zip(counts, known, strict=True)]
 
     def _all_lanes_ns(self, lanes_ns: list[int]) -> tuple[tuple[int, ...], ...]:
         """Return the watermarks of the lanes, by stage, as far as they follow from the streams alone."""
@@ -217,7 +220,7 @@ class BatchRunner:
             },
         )
 
-    def _tidy(self, name: str, manifest: dict[str, Any]) -> None:
+    def _tidy(self, name: str, manifest: Manifest) -> None:
         """Remove the files of batches that nothing can go back to: not those with a part of the state."""
         used = {file.split("/")[1] for state in manifest["states"].values() for file in ShardFiles.of(state).files}
         done = [found for found in self._store.names("batches") if found <= name]
@@ -225,7 +228,7 @@ class BatchRunner:
             if found not in used:
                 self._store.delete(f"batches/{found}")
 
-    def _report(self, manifest: dict[str, Any], seconds: float) -> None:
+    def _report(self, manifest: Manifest, seconds: float) -> None:
         streams = [stream.name for stream in self._network.streams]
         results = {
             self._network.outputs[int(number)].name: sum(rows for _, rows in files)
@@ -260,7 +263,7 @@ def _told(report: BatchReport) -> str:
     return f"batch {report.name} in {report.seconds:.1f} s: {', '.join(parts)}"
 
 
-def _manifest(name: str, reports: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(name: str, reports: list[dict[str, Any]]) -> Manifest:
     """Return what the tasks of a batch have done, all together."""
     states = {f"{r['stage']}-{r['shard']}": r["state"] for r in reports if "state" in r}
     results: dict[str, list[list[Any]]] = {}

@@ -20,6 +20,7 @@ from engine.on_spark.plan import Lane, ShardKey, SparkPlan
 from engine.on_spark.same_text import spark_text
 
 STREAM = "__stream"
+MOST_US = (2**63 - 1) // 1_000
 CLOCK = "aurorad_clock"  # the name of what is observed of a batch
 
 
@@ -187,9 +188,13 @@ def _behind(made: _Columns, node: BoxNode, form: Form) -> list[Form]:
 
 
 def sound(stream: Stream, now_ns: int) -> str:
-    """Return the condition under which the daemon would admit a tuple: no NULL where none may be, no time too far
-    ahead."""
+    """Return the condition under which the daemon would admit a tuple: no NULL where none may be, no time that 64 bits
+    of nanoseconds cannot hold, and none too far ahead."""
     parts = [f"{column_of(stream, i)} is not null" for i, f in enumerate(stream.schema) if not f.nullable]
+    for i, f in enumerate(stream.schema):
+        if f.type is Type.TIMESTAMP:
+            inside = f"unix_micros({column_of(stream, i)}) between {-MOST_US}L and {MOST_US}L"
+            parts.append(f"({column_of(stream, i)} is null or {inside})" if f.nullable else inside)
     if stream.time_field is not None:
         limit_us = (now_ns + stream.options.max_skew_ns) // 1_000
         parts.append(f"{_event_us(stream)} <= {limit_us}L")

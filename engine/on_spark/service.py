@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,12 +26,14 @@ from engine.daemon.process.logs import set_up_logs
 from engine.on_spark.plan import SparkPlan, make_plan
 from engine.on_spark.refusals import Remark
 from engine.on_spark.run import NEEDED, run_query
+from engine.on_spark.shipping import client_folder
 from engine.run.network_file import read_network
 from router.spark.wire.errors import SparkError, SparkFailedError
 
 log = logging.getLogger("aurorad.on_spark")
 
 EXIT_FAILED = 1
+STOP_SECONDS = 15.0
 
 
 def read_for_spark(
@@ -64,6 +68,8 @@ def _missing_jars(network: Network) -> Iterator[Remark]:
     for path, end in ends:
         if isinstance(end, SparkSource | SparkSink) and (found := missing_jar(end.spark, network.config.spark.config)):
             yield Remark(path, *found)
+        if isinstance(end, SparkSource) and end.spark == "aurorad" and client_folder() is None:
+            yield Remark(path, 'format("aurorad") is not installed here', "pip install aurorad-spark")
 
 
 def serve_on_spark(
@@ -80,6 +86,7 @@ def serve_on_spark(
     plan, warnings = read_for_spark(file, overrides, master)
     network = plan.network
     set_up_logs(network.config.log.format, network.config.log.level)
+    _quiet()
     for warning in warnings:
         hint = f" ({warning.hint})" if warning.hint else ""
         log.warning("%s:%d: %s: %s%s", file, warning.line, warning.place, warning.message, hint)
@@ -141,8 +148,30 @@ def _drive(
         raise explain(error) from error
     finally:
         sys.stderr.flush()
-        launched.jvm.kill()
-        launched.jvm.wait()
+        end_spark(launched.session, launched.jvm)
+
+
+def end_spark(session: Any, jvm: subprocess.Popen[bytes]) -> None:
+    """Stop the session, so that a cluster notes the end and pyspark's threads end first, and then end the JVM.
+
+    A JVM that does not answer is ended all the same.
+    """
+
+    def stop() -> None:
+        with suppress(Exception):  # of any kind: the JVM is lost, and ends below
+            session.stop()
+
+    asked = threading.Thread(target=stop, name="stop-spark", daemon=True)
+    asked.start()
+    asked.join(STOP_SECONDS)
+    jvm.kill()
+    jvm.wait()
+
+
+def _quiet() -> None:
+    """Keep py4j's remarks on its connections out of the log. It writes them to its own logger and to the root."""
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger().addFilter(lambda record: record.name != "root" or record.levelno >= logging.WARNING)
 
 
 def _text(value: Any) -> str:

@@ -1,44 +1,98 @@
 """Ship our packages to the executors: one archive that Spark gives to every Python worker.
 
-The packages that ours stand on (numpy, pyarrow, pydantic, sqlglot, orjson, google-re2) must be in the Python of the
-executors, as pyspark itself must. ``check_executors`` asks them before the first batch.
+The archive has our sources, and those of ``format("aurorad")`` where the network reads a daemon. The packages that ours
+stand on (``NEEDED``) must be in the Python of the executors, as pyspark itself must: they have compiled parts, which an
+archive cannot bring. ``check_executors`` asks for them before the first batch.
 """
 
 from __future__ import annotations
 
+import sys
 import zipfile
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from router.spark.wire.errors import SparkUnavailableError
 
 PACKAGES = ("catalog", "storage", "router", "load_shedder", "scheduler", "engine")
+NEEDED = ("numpy", "pyarrow", "pydantic", "yaml", "sqlglot", "orjson", "re2")
+NAMES = {"yaml": "pyyaml", "re2": "google-re2"}  # as pip calls them, where it differs
+CLIENT = "pyspark_aurorad"
 ROOT = Path(__file__).resolve().parents[2]
+TASKS_A_CORE = 3  # tasks go where a core is free: more of them reach more executors
+
+
+def client_folder() -> Path | None:
+    """Return the folder of ``format("aurorad")``: as it is installed, or that of the checkout; None without both."""
+    found = find_spec(CLIENT)
+    if found is not None and found.origin is not None:
+        return Path(found.origin).parent
+    beside = ROOT / "clients" / "spark" / CLIENT
+    return beside if beside.is_dir() else None
 
 
 def archive(folder: Path) -> Path:
     """Write the sources of our packages as an archive from which Python imports."""
     path = folder / "aurorad_packages.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
-        for package in PACKAGES:
-            for file in sorted((ROOT / package).rglob("*.py")):
-                out.write(file, file.relative_to(ROOT).as_posix())
+        for file, name in _sources():
+            out.write(file, name)
     return path
 
 
-def check_executors(session: Any, tasks: int) -> None:
-    """Let every core import what the stages need. Raises SparkUnavailableError with what is missing there."""
+def _sources() -> Iterator[tuple[Path, str]]:
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).rglob("*.py")):
+            yield file, file.relative_to(ROOT).as_posix()
+    client = client_folder()
+    for file in sorted(client.glob("*.py")) if client is not None else ():
+        yield file, f"{CLIENT}/{file.name}"
 
-    def missing(_: int) -> list[str]:
-        try:
-            import engine.on_spark.stage_task  # noqa: F401
-        except ImportError as error:
-            return [str(error)]
-        return []
 
-    found = session.sparkContext.parallelize(range(tasks), tasks).flatMap(missing).collect()
+def ship(session: Any) -> None:
+    """Give our packages to the executors, once for a session."""
+    if getattr(session, "_aurorad_shipped", False):
+        return
+    context = session.sparkContext
+    context.addPyFile(str(archive(Path(context._temp_dir))))  # Spark serves it from there, and removes it at its end
+    session._aurorad_shipped = True
+
+
+def add_client(session: Any) -> None:
+    """Let Spark know ``format("aurorad")``. Its workers import it from the archive."""
+    client = client_folder()
+    assert client is not None, "refused before"
+    if find_spec(CLIENT) is None:
+        sys.path.append(str(client.parent))
+    session.dataSource.register(import_module(CLIENT).AuroradSource)
+
+
+def check_executors(session: Any, cores: int) -> None:
+    """Let the executors import what the stages need. Raises SparkUnavailableError with all that is missing there."""
+    needed = NEEDED
+
+    def lacking(_: int) -> list[tuple[str, str]]:
+        missing = []
+        for name in needed:
+            try:
+                import_module(name)
+            except ImportError:
+                missing.append(name)
+        if not missing:
+            try:
+                import_module("engine.on_spark.stage_task")
+            except ImportError as error:  # a version that is too old for us
+                missing.append(f"what aurorad needs ({error})")
+        return [(sys.executable, name) for name in missing]
+
+    tasks = cores * TASKS_A_CORE
+    found = set(session.sparkContext.parallelize(range(tasks), tasks).flatMap(lacking).collect())
     if found:
+        names = ", ".join(sorted({NAMES.get(name, name) for _, name in found}))
         raise SparkUnavailableError(
-            f"the Python of the executors lacks what aurorad needs: {found[0]}; install the packages of aurorad there, "
-            "or hand over an environment with spark.archives"
+            f"the executors' Python ({sorted({python for python, _ in found})[0]}) lacks {names}: install it there, or "
+            "name another Python with spark: {config: {spark.pyspark.python: ...}}, one that spark.archives brings"
         )

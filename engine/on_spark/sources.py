@@ -13,6 +13,8 @@ from router.spark.driver.sources import check_columns, csv_schema, ddl
 from router.spark.wire.errors import SparkRefusedError
 from router.spark.wire.pipe import fields_of
 
+TIME = "timestamp"
+_US_PER = {"ms": 1_000, "s": 1_000_000}
 KAFKA_VALUE = "aurorad_value"
 
 
@@ -29,18 +31,43 @@ def open_stream(session: Any, stream: Stream) -> Any:
     """Return a streaming frame with the stream's fields, in its order and types."""
     kind, paths, options = _words(stream)
     fields = fields_of(stream.schema)
+    is_ours = isinstance(stream.source, FileSource) or kind == "kafka"  # Spark would take numbers for seconds
+    read = [[name, "string" if is_ours and type_ == TIME else type_, more] for name, type_, more in fields]
     if kind in FILES:
-        frame = _files(session, kind, paths, options, fields)
+        frame = _files(session, kind, paths, options, read)
     else:
         frame = session.readStream.format(kind).options(**options).load()
     if kind == "kafka":
-        text = frame.selectExpr(f"from_json(cast(value as string), '{ddl(fields)}') as {KAFKA_VALUE}")
+        text = frame.selectExpr(f"from_json(cast(value as string), '{ddl(read)}') as {KAFKA_VALUE}")
         frame = text.selectExpr(f"{KAFKA_VALUE}.*")
-    check_columns(frame.schema, fields)
-    there = {field.name for field in frame.schema}
-    return frame.selectExpr(
-        *(f"cast({f'`{name}`' if name in there else 'null'} as {type_}) as `{name}`" for name, type_, _ in fields)
+    check_columns(frame.schema, read)
+    there = {field.name: field.dataType.simpleString() for field in frame.schema}
+    unit = getattr(stream.source, "timestamps", "ns")
+    values = [_value(name, type_, there.get(name), unit, is_strict=kind != "kafka") for name, type_, _ in fields]
+    return frame.selectExpr(*(f"{value} as `{name}`" for value, (name, _, _) in zip(values, fields, strict=True)))
+
+
+def _value(name: str, kind: str, theirs: str | None, unit: str, *, is_strict: bool) -> str:
+    """Return a column in the type of its field. A time as a number or as text means what it means in the daemon."""
+    if theirs is None:
+        return f"cast(null as {kind})"
+    if kind != TIME or theirs.startswith(TIME):
+        return f"cast(`{name}` as {kind})"
+    if theirs == "bigint":
+        return _time_of(f"`{name}`", unit)
+    number, at = _time_of(f"cast(`{name}` as bigint)", unit), f"try_cast(`{name}` as timestamp)"
+    wrong = f"raise_error(concat('aurorad: field {name} is not a time: ', `{name}`))" if is_strict else "null"
+    return (
+        f"case when `{name}` is null then null when `{name}` rlike '^ *-?[0-9]+ *$' then {number} "
+        f"when {at} is not null then {at} else {wrong} end"
     )
+
+
+def _time_of(number: str, unit: str) -> str:
+    """Return a time of a number. Parts of a microsecond are cut off: Spark has none."""
+    per_us = {"ns": 1_000, "us": 1}.get(unit)
+    us = f"({number} - pmod({number}, {per_us}L)) div {per_us}L" if per_us else f"{number} * {_US_PER[unit]}L"
+    return f"timestamp_micros({us})"
 
 
 def _words(stream: Stream) -> tuple[str, list[str], dict[str, str]]:

@@ -33,6 +33,10 @@ class CheckpointStore:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
+    def local(self, name: str) -> Path | None:
+        """Return the path of a file on this machine; None when the checkpoint is elsewhere."""
+        return Path(self._path(name)) if self._is_local else None
+
     def address(self, name: str) -> str:
         """Return the address that Spark takes."""
         if self._is_local:

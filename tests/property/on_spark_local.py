@@ -43,6 +43,7 @@ class LocalBatches(BatchRunner):
     def __init__(self, network: Network, folder: Path, shards: int, rng: Random, tick_ns: int = 1_000) -> None:
         self._tick_ns = tick_ns
         super().__init__(None, make_plan(network), CheckpointStore(str(folder)), "q", shards, lambda: NOW_NS)
+        self.log.take()
         self._rng = rng
         self.rows: dict[str, Counter[str]] = {output.name: Counter() for output in network.outputs}
 

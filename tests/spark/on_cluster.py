@@ -1,5 +1,5 @@
 """A real standalone cluster, a master and two workers from the pip package: an executor killed, the driver killed and
-started again, and the rows are those of the daemon's engine.
+started again, and the rows are those of the daemon's engine. The Python of the executors has not got our packages.
 
     python -m tests.spark.on_spark_long --cluster 1
 
@@ -23,7 +23,7 @@ from engine.run.network_file import read_network
 from router.spark.driver.java import Java
 from router.spark.driver.launch import java_command
 from tests.e2e.daemon import free_ports, wait_for
-from tests.spark.on_spark_world import read_out, run_engine, write_batches
+from tests.spark.on_spark_world import bare_python, read_out, run_engine, write_batches
 from tests.spark.test_on_spark import NETWORK, made_up
 
 pytest.importorskip("pyspark")
@@ -91,6 +91,7 @@ def test_killed_executors_and_drivers_are_exact(tmp_path: Path) -> None:
         "spark.ui.enabled": "false", "spark.driver.extraJavaOptions": QUICK_JAVA,
         # The number of this process marks its executors, so that the test kills none of another run.
         "spark.executor.extraJavaOptions": f"{QUICK_JAVA} -Daurorad.test={os.getpid()}",
+        "spark.pyspark.python": str(bare_python(tmp_path / "python", with_packages=True)),
     }  # fmt: skip
     text = NETWORK.replace("FOLDER", str(tmp_path))
     network, batches = read_network(text, {}), made_up(5, 5)

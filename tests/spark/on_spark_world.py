@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import venv
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -54,6 +57,16 @@ def spark_session(master: str = "local[2]", config: Mapping[str, str] | None = N
             launched.jvm.wait()
 
 
+def bare_python(folder: Path, *, with_packages: bool) -> Path:
+    """Make a Python without aurorad, as executors have it; with what aurorad stands on, or without."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    if with_packages:
+        [site] = folder.glob("lib/python*/site-packages")
+        # A folder on the path, and not a folder of packages: what is installed in it to be edited is not found.
+        (site / "packages.pth").write_text(str(Path(np.__file__).parents[1]))
+    return folder / "bin" / "python"
+
+
 def write_batches(folder: Path, network: Network, batches: Sequence[Batch]) -> None:
     """Write each batch as one file a stream, with no rows where it has none, so that batches stay together."""
     for stream in network.streams:
@@ -68,14 +81,15 @@ def write_batches(folder: Path, network: Network, batches: Sequence[Batch]) -> N
             os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest files first
 
 
-def run_spark(session: Any, text: str, folder: Path, shards: int, once: bool = True) -> BatchRunner:
-    """Run the network to the end of its files."""
+def run_spark(session: Any, text: str, folder: Path, shards: int, ends: bool = True) -> BatchRunner:
+    """Run the network to the end of its files. ``ends``: close all windows."""
     plan = make_plan(read_network(text, {}))
     assert not plan.refusals, plan.refusals
-    return run_query(
-        session, plan, str(folder / "checkpoint"), shards=shards, once=once, every_s=0, stop=threading.Event(),
-        now_ns=lambda: NOW_NS,
-    )  # fmt: skip
+    with mock.patch.object(BatchRunner, "end", BatchRunner.end if ends else lambda _: None):
+        return run_query(
+            session, plan, str(folder / "checkpoint"), shards=shards, once=True, every_s=0, stop=threading.Event(),
+            now_ns=lambda: NOW_NS,
+        )  # fmt: skip
 
 
 def run_engine(text: str, batches: Sequence[Batch]) -> dict[str, Counter[str]]:

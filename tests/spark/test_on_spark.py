@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from engine.on_spark.batches import BatchRunner
 from engine.on_spark.store import SparkCheckpointError
 from engine.run.network_file import read_network
 from router.spark.driver import commits
-from tests.spark.on_spark_world import Batch, read_out, run_engine, run_spark, write_batches
+from router.spark.driver.main import explain
+from router.spark.wire.errors import SparkUnavailableError
+from tests.spark.on_spark_world import Batch, bare_python, read_out, run_engine, run_spark, write_batches
 
 pytest.importorskip("pyspark")
 
@@ -133,5 +137,42 @@ def test_a_batch_that_is_cut_off_anywhere_is_exact(
         with pytest.raises(ConnectionError, match="cut off"):
             run_spark(session, text, tmp_path, shards=2)
         monkeypatch.setattr(target, name, whole)
+    run_spark(session, text, tmp_path, shards=2)
+    assert read_out(tmp_path / "out", network) == run_engine(text, batches)
+
+
+def test_executors_that_have_not_got_our_packages(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours travel with the query; those that ours stand on are missed early, and all at once."""
+    text = NETWORK.replace("FOLDER", str(tmp_path))
+    network, batches = read_network(text, {}), made_up(4, 2)
+    write_batches(tmp_path / "in", network, batches)
+    empty = bare_python(tmp_path / "empty", with_packages=False)
+    monkeypatch.setattr(session.sparkContext, "pythonExec", str(empty))
+    with pytest.raises(SparkUnavailableError, match=f"{empty}.* lacks google-re2, numpy, orjson, pyarrow, pydantic"):
+        run_spark(session, text, tmp_path, shards=2)
+    python = bare_python(tmp_path / "python", with_packages=True)
+    assert subprocess.run([python, "-c", "import engine"], cwd="/", capture_output=True, check=False).returncode
+    monkeypatch.setattr(session.sparkContext, "pythonExec", str(python))
+    run_spark(session, text, tmp_path, shards=2)
+    assert read_out(tmp_path / "out", network) == run_engine(text, batches)
+
+
+def test_a_damaged_state_is_told_with_its_file(session: Any, tmp_path: Path) -> None:
+    text = NETWORK.replace("FOLDER", str(tmp_path))
+    network, batches = read_network(text, {}), made_up(5, 3)
+    write_batches(tmp_path / "in", network, batches[:2])
+    run_spark(session, text, tmp_path, shards=2, ends=False)
+    manifest = json.loads((tmp_path / "checkpoint/batches/000000000001/manifest.json").read_text().split("\n")[0])
+    state = tmp_path / "checkpoint" / manifest["states"]["1-0"][0][0]
+    whole = state.read_bytes()
+    write_batches(tmp_path / "in", network, batches)
+    for broken, why in ((whole[:-1], "is damaged"), (whole[:9] + b"?" + whole[10:], "is damaged"), (None, "cannot be")):
+        state.write_bytes(broken) if broken is not None else state.unlink()
+        with pytest.raises(Exception, match=why) as failed:
+            run_spark(session, text, tmp_path, shards=2)
+        assert f"{state.name} {why}" in str(explain(failed.value)) and len(str(explain(failed.value))) < 800
+    state.write_bytes(whole)
     run_spark(session, text, tmp_path, shards=2)
     assert read_out(tmp_path / "out", network) == run_engine(text, batches)

@@ -91,7 +91,7 @@ def launch(master: str, config: Mapping[str, str], scratch: Path) -> Launched:
     os.environ.update(
         PYSPARK_GATEWAY_PORT=str(port),
         PYSPARK_GATEWAY_SECRET=secret,
-        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_PYTHON=python_of(settings),
         PYSPARK_DRIVER_PYTHON=sys.executable,
     )
     try:
@@ -144,6 +144,11 @@ def with_retries(master: str) -> str:
     return f"local[{match[1] or 1},4]" if match else master
 
 
+def python_of(settings: Mapping[str, str]) -> str:
+    """Return the Python of the executors. On another machine ours may be missing: ``spark.pyspark.python`` names it."""
+    return settings.get("spark.pyspark.python") or sys.executable
+
+
 def java_command(java: Java, settings: Mapping[str, str], scratch: Path) -> list[str]:
     from pyspark.find_spark_home import _find_spark_home
 
@@ -182,7 +187,7 @@ def start_gateway(java: Java, settings: Mapping[str, str], scratch: Path) -> tup
     environ = {
         "SPARK_HOME": _find_spark_home(),  # without it Spark finds no data sources in Python
         **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python_of(settings),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_info),
         "SPARK_CONNECT_MODE": "0",
