@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from engine.on_spark.plan import SparkPlan, make_plan
 from engine.on_spark.refusals import Remark
 from engine.on_spark.run import NEEDED, run_query
 from engine.on_spark.shipping import client_folder
+from engine.on_spark.store import SparkCheckpointError
 from engine.run.network_file import read_network
 from router.spark.wire.errors import SparkError, SparkFailedError
 
@@ -143,12 +145,21 @@ def _drive(
     except Exception as error:
         if isinstance(error, AuroraError):
             raise
-        from router.spark.driver.main import explain
-
-        raise explain(error) from error
+        raise why(error) from error
     finally:
         sys.stderr.flush()
         end_spark(launched.session, launched.jvm)
+
+
+def why(error: Exception) -> SparkError:
+    """Convert an error of the query to one with a message for people. An executor's error is what its Python said."""
+    found = re.findall(r"^(?:\w+\.)+(\w+Error): (.+)$", str(error), re.MULTILINE)
+    if found and "Python worker" in str(error):
+        kind, message = found[-1]
+        return SparkFailedError(message if kind == SparkCheckpointError.__name__ else f"{kind}: {message}")
+    from router.spark.driver.main import explain
+
+    return explain(error)
 
 
 def end_spark(session: Any, jvm: subprocess.Popen[bytes]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from engine.on_spark import service
 from engine.on_spark.batches import BatchRunner
 from engine.on_spark.store import SparkCheckpointError
 from engine.run.network_file import read_network
 from router.spark.driver import commits
-from router.spark.driver.main import explain
 from router.spark.wire.errors import SparkUnavailableError
 from tests.spark.on_spark_world import Batch, bare_python, read_out, run_engine, run_spark, write_batches
 
@@ -172,7 +172,9 @@ def test_a_damaged_state_is_told_with_its_file(session: Any, tmp_path: Path) -> 
         state.write_bytes(broken) if broken is not None else state.unlink()
         with pytest.raises(Exception, match=why) as failed:
             run_spark(session, text, tmp_path, shards=2)
-        assert f"{state.name} {why}" in str(explain(failed.value)) and len(str(explain(failed.value))) < 800
+        assert f"{state.name} {why}" in str(service.why(failed.value)) and "Traceback" not in str(
+            service.why(failed.value)
+        )
     state.write_bytes(whole)
     run_spark(session, text, tmp_path, shards=2)
     assert read_out(tmp_path / "out", network) == run_engine(text, batches)
