@@ -172,7 +172,7 @@ def end_spark(session: Any, jvm: subprocess.Popen[bytes]) -> None:
         with suppress(Exception):  # of any kind: the JVM is lost, and ends below
             session.stop()
 
-    asked = threading.Thread(target=stop, name="stop-spark", daemon=True)
+    asked = threading.Thread(target=stop, name="aurorad-on-spark-stop", daemon=True)
     asked.start()
     asked.join(STOP_SECONDS)
     jvm.kill()

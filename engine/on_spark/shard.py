@@ -48,6 +48,12 @@ class ShardRun:
         self._box_ns = [NO_WATERMARK] * len(stage.boxes)
         self._out_ns = [NO_WATERMARK] * len(stage.boxes)
 
+    def attach(self, deliver: Deliver, pass_on: Pass) -> None:
+        """Begin a batch: tell where results go, and count anew."""
+        self._deliver, self._pass_on = deliver, pass_on
+        self._phase = TIME_MOVES
+        self.tallies = [Tally() for _ in self._stage.boxes]
+
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take the state that ``snapshot`` gave."""
         self._states = [b.box.restore(data) for b, data in zip(self._stage.boxes, saved["states"], strict=True)]

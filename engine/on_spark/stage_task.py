@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 
+from engine.on_spark.kept import KEPT
 from engine.on_spark.lanes import result_batch, result_schema, trains_of
 from engine.on_spark.shard import TIME_MOVES, TUPLES_RUN, ShardRun
 from engine.on_spark.shard_state import ShardFiles, TakenLog, load, room_for, save
@@ -108,11 +109,21 @@ class _StageTask:
         self._by_train = any(getattr(b.box, "goes_by_train", False) for b in stage.boxes)
         self._whole: dict[int, list[Train]] = {}
         self._has_begun = False
-        self._run = ShardRun(stage, self._results.deliver, self._onward.take)
-        found = job.states.get(f"{stage.number}-{index}")
+        self._place = (job.checkpoint, f"{stage.number}-{index}")
+        found = job.states.get(self._place[1])
         self._saved = None if found is None else ShardFiles.of(found)
         self._taken = TakenLog(room_for(self._saved))
-        load(stage, self._store, self._saved, self._run)
+        self._run = self._ready_run()
+
+    def _ready_run(self) -> ShardRun:
+        """Return the shard in the state that the batch before has left."""
+        kept = KEPT.take(self._place, self._saved, self._job.states)
+        if kept is not None:
+            kept.attach(self._results.deliver, self._onward.take)
+            return kept
+        run = ShardRun(self.stage, self._results.deliver, self._onward.take)
+        load(self.stage, self._store, self._saved, run)
+        return run
 
     def begin(self, lanes_ns: Iterable[int]) -> None:
         """End the first phase. Tuples that were taken before are of this phase."""
@@ -168,6 +179,8 @@ class _StageTask:
             moved = {"lanes_ns": self._lanes_ns, "now_ns": self._job.now_ns}
             saved = save(self._store, name, self._run, self._saved, self._taken, moved)
             report["state"], report["state_bytes"] = saved.as_data(), saved.nbytes
+            self._run.attach(lambda *_: None, lambda *_: None)
+            KEPT.keep(self._place, saved, self._run)
         return report
 
 

@@ -4,6 +4,7 @@ told what is wrong. Without a JVM."""
 from __future__ import annotations
 
 import shutil
+from ast import literal_eval
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from engine.on_spark import kept
 from engine.on_spark.checkpoint import BatchLog, SparkQuery
+from engine.on_spark.kept import KEPT
 from engine.on_spark.plan import make_plan
 from engine.on_spark.store import CheckpointStore, SparkCheckpointError
 from engine.run.network_file import read_network
@@ -159,3 +162,42 @@ def test_a_silent_stream_does_not_hold_up_the_others(tmp_path: Path) -> None:
     assert later[0] > begun[0]
     batches._started_ns = now_ns = now_ns + 3_600 * 10**9  # a restart after an hour
     assert clocks(3)[0] == later[0]
+
+
+def counts(batches: LocalBatches) -> dict[str, int]:
+    """Tuples by key, from the windows that have come out."""
+    found: dict[str, int] = {}
+    for text, times in batches.rows["out"].items():
+        key, *_, n = literal_eval(text)
+        found[key] = found.get(key, 0) + n * times
+    return found
+
+
+def test_a_worker_takes_only_the_state_that_the_batch_begins_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of a batch that failed before its manifest, and not that of another checkpoint."""
+    monkeypatch.setattr(Random, "random", lambda _: 0.9)  # the workers stay the same
+    first, second = runner(tmp_path / "first"), runner(tmp_path / "second")
+    for batches in (first, second):
+        batches({**frame(batches, 0, key="x"), **frame(batches, 1, key="y")}, 0)
+    before = KEPT.taken
+    with monkeypatch.context() as broken:
+        broken.setattr(BatchLog, "check_owner", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            second(frame(second, key="x"), 1)
+    assert KEPT.taken > before, "the worker that ran the batch before had its state"
+    for number in (1, 2):
+        second(frame(second, key="x"), number)
+        first(frame(first, key="z"), number)
+    for batches in (first, second):
+        batches.end()
+    assert counts(first) == {"x": 1, "y": 1, "z": 2} and counts(second) == {"x": 3, "y": 1}
+
+
+def test_what_a_worker_keeps_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_BYTES", 10)
+    KEPT.clear()
+    batches = runner(tmp_path)
+    batches(frame(batches), 0)
+    assert not KEPT._kept
