@@ -346,6 +346,19 @@ class BulkReading(NamedTuple):
         return self.rows_expected > self.rows and self.rate_per_s > 0
 
 
+class WatchReading(NamedTuple):
+    """What became of the files of a watched folder. All but ``taken`` and ``waiting`` count since the start."""
+
+    stream: str = ""
+    taken: int = 0  # files, also of earlier runs
+    waiting: int = 0  # that may still grow
+    failed: int = 0  # set aside: they could not be read
+    changed: int = 0  # after they were taken
+    renamed: int = 0  # after they were taken
+    bad_rows: int = 0  # rows that did not fit, in ``bad_rows``
+    error: str = ""
+
+
 class SinkReading(NamedTuple):
     """A sink on Spark. Law: offered = committed + buffered + dropped."""
 
@@ -403,6 +416,7 @@ class Readings(NamedTuple):
     engine: EngineReading = EngineReading()
     spark: SparkReading = SparkReading()
     bulk: Sequence[BulkReading] = ()
+    watched: Sequence[WatchReading] = ()
     sinks: Sequence[SinkReading] = ()
     overload: OverloadReading = OverloadReading()
     resources: Sequence[ResourceReading] = ()

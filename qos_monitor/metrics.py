@@ -450,6 +450,14 @@ def _spark(r: Readings) -> Iterator[Metric]:
         (([b.stream], b.yielded_ns / 1e9) for b in r.bulk),
     )  # fmt: skip
     yield _counter(
+        "watched_files", "Files of a watched folder by what became of them.", ["stream", "result"],
+        (([w.stream, name], getattr(w, name)) for w in r.watched for name in ("taken", "failed", "changed", "renamed")),
+    )  # fmt: skip
+    yield _gauge(
+        "watched_files_waiting", "Files of a watched folder that may still grow.", stream,
+        (([w.stream], w.waiting) for w in r.watched),
+    )  # fmt: skip
+    yield _counter(
         "sink_committed_tuples", "Tuples committed by Spark.", output,
         (([s.output], s.committed) for s in r.sinks),
     )  # fmt: skip

@@ -47,6 +47,7 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
         "history": plain(readings.history),
         "spark": plain(readings.spark),
         "bulk": [plain(b) for b in readings.bulk],
+        "watched": [plain(w) for w in readings.watched],
         "sinks": [plain(s) for s in readings.sinks],
         "conservation_residual": dict(residuals),
     }

@@ -266,10 +266,12 @@ class SparkSource(Section):
     pace: Annotated[str, AfterValidator(_check_pace)] = "as_fast"
     order_by: list[str] = Field(default_factory=list)
     increasing: str | None = Field(default=None, min_length=1)
+    watch_ns: PositiveDuration | None = Field(default=None, alias="watch")
+    bad_rows: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _has_what_to_read(self) -> SparkSource:
-        if self.path is None and self.sql is None and not self.options:
+        if self.path is None and not self.sql and not self.options:
             raise ValueError("a Spark source needs path, sql or options")
         return self
 

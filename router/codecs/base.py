@@ -45,6 +45,7 @@ class Reason(StrEnum):
     INVALID_UTF8 = "invalid_utf8"
     WRONG_SCHEMA = "wrong_schema"
     SKEW = "skew"  # its event time is too far ahead of the clock: see ``max_skew``
+    QUARANTINED = "quarantined"  # it does not fit the stream, and is in a file of ``bad_rows``
     REFUSED = "refused"  # a numbered batch that could not be admitted: its sender gets an error and sends it again
 
 

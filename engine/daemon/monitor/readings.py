@@ -88,6 +88,7 @@ class DaemonReadings:
             engine=self._whole(now_ns),
             spark=self._spark.spark_reading(),
             bulk=self._spark.bulk_readings(),
+            watched=self._spark.watch_readings(),
             sinks=[*self._spark.sink_readings(), *self._files.sink_readings()],
             overload=overload,
             resources=self._edge.resources(workers, overload.load_ratio),

@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
@@ -32,6 +33,7 @@ START_SECONDS = 600.0  # a busy machine takes minutes, and a JVM that ends says 
 LONGEST_START_SECONDS = 3_600.0
 SILENCE_SECONDS = 30.0
 LOW_PRIORITY = 10
+TOLD_SECONDS = 5.0  # from one line about a start to the next
 
 
 class SparkHost:
@@ -101,7 +103,7 @@ class SparkHost:
             "start", {"master": self._master, "config": self._config, "scratch": str(process.scratch.path)}
         )
         try:
-            process.facts = asked.result(self._start_s)
+            process.facts = self._await_start(asked, begun)
         except (SparkError, FutureTimeoutError) as error:
             process.kill("the start failed")
             process.ended.wait(STOP_SECONDS)
@@ -117,6 +119,17 @@ class SparkHost:
         )
         threading.Thread(target=process.watch, name="spark-watch", daemon=True).start()
         return process
+
+    def _await_start(self, asked: Future[dict[str, Any]], begun: float) -> dict[str, Any]:
+        """Wait for the start, and log from time to time that it goes on. Raises SparkError, FutureTimeoutError."""
+        while True:
+            waited_s = time.monotonic() - begun
+            try:
+                return asked.result(min(TOLD_SECONDS, max(0.0, self._start_s - waited_s)))
+            except FutureTimeoutError:
+                if waited_s >= self._start_s:
+                    raise
+            log.info("Spark starts: %.0f s so far", time.monotonic() - begun)
 
     def _start_failure(self, process: DriverProcess, error: Exception) -> SparkError:
         why = str(error) or f"it was not up within {self._start_s:g} s"

@@ -103,6 +103,15 @@ class StreamIntake:
         """Tell whether an earlier run has read exactly these files."""
         return self._ledger.has_read(job, files)
 
+    def has_read_other(self, job: str, fingerprint: str) -> bool:
+        """Tell whether a job of this name has read another input to its end, before this process or in it."""
+        return self._ledger.has_read_other(job, fingerprint)
+
+    def quarantine(self, stream: Stream, rows: int, file: str) -> None:
+        """Count rows that do not fit the stream. Spark has written them to a file, with their reasons."""
+        message = f"{rows:,} rows do not fit the stream; {file} has each of them with its reason"
+        self.refuse(stream, "Spark", Received([], [Reject(Reason.QUARANTINED, 0, 0, message, tuples=rows)]))
+
     def mark(self, job: str) -> str:
         """Return how far earlier runs have read an increasing field; empty at first."""
         return self._ledger.mark(job)

@@ -19,14 +19,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from catalog.config.models import SparkSource
 from catalog.network import Network, Stream
 from catalog.schema import Schema
+from router.spark.daemon.driver_process import PendingRequest
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.ledger import JobMemory
-from router.spark.daemon.local_files import local_fingerprint
+from router.spark.daemon.local_files import files_of, local_fingerprint, local_paths
 from router.spark.daemon.pace import TRAIN_ROWS
 from router.spark.wire.aurorad_wire import BATCH_ROWS
 from router.spark.wire.errors import SparkError, SparkLostError
@@ -72,8 +73,20 @@ class Target(Protocol):
     def rows(self) -> int:
         """Return how many rows have come so far."""
 
+    def quarantine(self, rows: int, file: str) -> None:
+        """Count rows that do not fit and were written to this file of ``bad_rows``."""
+
     def end(self, error: str) -> None:
         """End the job; ``error`` is empty when all rows have come."""
+
+
+class StagedRows(NamedTuple):
+    """What Spark has staged: files in the order in which they are sent."""
+
+    fingerprint: str
+    files: Sequence[str]
+    rows: int
+    batch_rows: int
 
 
 class BulkJob:
@@ -101,6 +114,7 @@ class BulkJob:
         self._files_print = ""  # of the source's files on this machine
         self._files: list[str] | None = None  # staged, in the order in which they are sent
         self._sent = 0  # how many of them
+        self._bad_file = ""  # where rows go that do not fit
         self._batch_rows = 0
         self._stopped = Event()
         self._temporary: str | None = None  # a staging folder of this job's own
@@ -153,8 +167,8 @@ class BulkJob:
             if self._source.get("increasing"):
                 self._source["after"] = self._target.mark()
             self._target.note(JobMemory(self._files_print))
-            inspected = self._host.call(
-                "inspect", INSPECT_SECONDS, job=self.name, source=self._source, fields=self._fields
+            inspected = self._patiently(
+                "looks at the input", "inspect", INSPECT_SECONDS, source=self._source, fields=self._fields
             )
             if not self._target.begin(inspected["fingerprint"], inspected["partitions"], inspected["rows"]):
                 self.was_done = True
@@ -172,28 +186,54 @@ class BulkJob:
             staged = self._stage(inspected["fingerprint"])
             if "mark" in staged:
                 self._target.note(JobMemory(mark=staged["mark"], grows=True))
+            if staged["bad"]:
+                self._target.quarantine(staged["bad"], self._bad_file)
             self._files, self._batch_rows = list(staged["files"]), staged["batch_rows"]
             self._target.expect(len(self._files), staged["rows"])
-        while self._sent < len(self._files):
-            self._push(first=self._sent, file=self._files[self._sent], batch_rows=self._batch_rows)
+        self._push_files(self._files)
+
+    def _push_files(self, files: Sequence[str]) -> None:
+        """Push the staged files that have not been sent, and remove them all."""
+        while self._sent < len(files):
+            self._push(first=self._sent, file=files[self._sent], batch_rows=self._batch_rows)
             self._sent += 1
         self._host.call("unstage", INSPECT_SECONDS, staging=self._staging_path())
 
     def _stage(self, fingerprint: str) -> dict[str, Any]:
-        """Let Spark stage the rows, and say from time to time how far it is."""
-        asked = self._host.ask(
-            "stage", job=self.name, source=self._source, fields=self._fields, staging=self._staging_path(),
-            fingerprint=fingerprint,
+        """Stage the rows of the source, and those that do not fit in a file of their own."""
+        source, files = self._source, None
+        if source.get("bad_rows"):
+            files = [[str(path), root] for given in local_paths(source["path"]) or () for path, root in files_of(given)]
+            self._bad_file = str(Path(source["bad_rows"], f"{self.name}-{fingerprint}.ndjson").absolute())
+            source = {**source, "bad_rows": self._bad_file}
+        return self.stage(fingerprint, source=source, files=files)
+
+    def stage(self, fingerprint: str, **what: Any) -> dict[str, Any]:
+        """Let Spark stage rows, and say from time to time how far it is. Raises SparkError."""
+        source = what.pop("source", self._source)
+        return self._patiently(
+            "stages", "stage", None, source=source, fields=self._fields, staging=self._staging_path(),
+            fingerprint=fingerprint, **what,
         )  # fmt: skip
+
+    def _patiently(self, what: str, do: str, deadline_s: float | None, **arguments: Any) -> dict[str, Any]:
+        """Send a request that may take long. Log every few seconds that it goes on, also when Spark is too busy to say
+        how far it is."""
+        asked = self._host.ask(do, job=self.name, **arguments)
         done, begun = Event(), time.monotonic()
         asked.when_done(done.set)
+        counting: PendingRequest | None = None
         while not done.wait(STAGED_SECONDS):
-            found = self._host.call("staged", INSPECT_SECONDS, job=self.name)
-            log.info(
-                "bulk job %s: staging for %.0f s, %d of %d tasks of Spark are done",
-                self.name, time.monotonic() - begun, found["done"], found["tasks"],
-            )  # fmt: skip
-        return asked.result(None)
+            if deadline_s is not None and time.monotonic() - begun > deadline_s:
+                break
+            how_far = ""
+            if counting is not None and counting.is_done:
+                found, counting = counting.result(0.0), None
+                how_far = f", {found['done']} of {found['tasks']} tasks of Spark are done"
+            if do == "stage" and counting is None:
+                counting = self._host.ask("staged", job=self.name)
+            log.info("bulk job %s: Spark %s for %.0f s%s", self.name, what, time.monotonic() - begun, how_far)
+        return asked.result(deadline_s)
 
     def _push(self, batch_rows: int, **what: Any) -> dict[str, Any]:
         if self._stopped.is_set():
@@ -214,6 +254,26 @@ class BulkJob:
     def _clear(self) -> None:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+class StagedJob(BulkJob):
+    """A job whose rows are staged already: those of a round of a watched folder. Owner: the thread of the source."""
+
+    def __init__(
+        self, host: SparkHost, name: str, schema: Schema, target: Target, staged: StagedRows, *, staging: str,
+        batch_limit: int = TRAIN_ROWS,
+    ) -> None:  # fmt: skip
+        super().__init__(host, name, {}, schema, target, staging=staging, batch_limit=batch_limit)
+        self._staged = staged
+
+    def _attempt(self) -> None:
+        staged = self._staged
+        if self._inspected is None:
+            if not self._target.begin(staged.fingerprint, len(staged.files), staged.rows):
+                self.was_done = True
+                return
+            self._inspected, self._batch_rows = {}, staged.batch_rows
+        self._push_files(staged.files if staged.rows else ())
 
 
 def order_for(network: Network, stream: Stream, asked: Sequence[str] | None, pace: str) -> list[str]:

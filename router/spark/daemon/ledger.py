@@ -71,6 +71,12 @@ class JobLedger:
             known = self._read(job)
         return bool(files) and known is not None and known["done"] and known.get("files") == files
 
+    def has_read_other(self, job: str, fingerprint: str) -> bool:
+        """Tell whether a job of this name has read another input to its end."""
+        with self._lock:
+            known = self._read(job)
+        return known is not None and known["done"] and known["fingerprint"] not in ("", fingerprint)
+
     def mark(self, job: str) -> str:
         """Return the highest value of the increasing field that the job has read; empty at first."""
         with self._lock:

@@ -18,7 +18,7 @@ from typing import Protocol
 from catalog.config.models import FileSink, FileSource, SparkSink, SparkSource
 from catalog.errors import ListenError
 from catalog.network import Network, Output, Stream
-from catalog.readings import BulkReading, SinkReading, SparkReading
+from catalog.readings import BulkReading, SinkReading, SparkReading, WatchReading
 from router.access.access import Access
 from router.access.spark_door import SparkDoor
 from router.boundary import OutputGate, OutputHistory, StreamEntrance
@@ -31,6 +31,7 @@ from router.spark.daemon.outlets import SinkOutlet
 from router.spark.daemon.port import CONNECTIONS, SparkPort
 from router.spark.daemon.remote import RemoteJobs
 from router.spark.daemon.source_job import SourceJob
+from router.spark.daemon.watched_source import WatchedSource
 
 log = logging.getLogger("aurorad.spark")
 
@@ -106,7 +107,7 @@ class SparkPipeline:
         self.port = SparkPort(
             handlers, admit=self.door.admit, tls=None if tls is None else tls.current, connections=connections
         )
-        self._jobs: list[SourceJob] = []
+        self._jobs: list[SourceJob | WatchedSource] = []
         self._ended = Event()
         self._progress = Thread(target=self._log_progress, name="aurorad-bulk-progress", daemon=True)
         self._batch_end = batch_end
@@ -120,7 +121,13 @@ class SparkPipeline:
         history = None if self._histories is None else self._histories[output.number]
         return SinkOutlet(output, sink, self._folder("sinks", output.name), self.host, self._gate, history)
 
-    def _make_job(self, stream: Stream, source: SparkSource) -> SourceJob:
+    def _make_job(self, stream: Stream, source: SparkSource) -> SourceJob | WatchedSource:
+        if source.watch_ns is not None:
+            return WatchedSource(
+                self._network, stream, source, self.host, self.port, self.intake, self,
+                door=self.door, staging=self.staging() or str(self._folder("staged")),
+                folder=None if self._data_dir is None else self._folder("jobs"), ends=self._batch_end is not None,
+            )  # fmt: skip
         return SourceJob(
             self._network, stream, source, self.host, self.port, self.intake, self,
             door=self.door, staging=self.staging(),
@@ -232,6 +239,9 @@ class SparkPipeline:
 
     def sink_readings(self) -> list[SinkReading]:
         return [sink.reading() for sink in self.sinks.values()]
+
+    def watch_readings(self) -> list[WatchReading]:
+        return [job.watch_reading() for job in self._jobs if isinstance(job, WatchedSource)]
 
     def bulk_readings(self) -> list[BulkReading]:
         known = self.intake.jobs.readings()

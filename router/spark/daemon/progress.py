@@ -208,13 +208,22 @@ class JobTable:
         known.state = "reading"
         return known
 
+    def forget(self, job: str) -> None:
+        """Forget a job that is done, if there is one of this name. Its rows stay counted."""
+        with self._lock:
+            if job in self._jobs and self._jobs[job].state == "done":
+                self._pop(job)
+
     def _forget_one(self) -> None:
         if len(self._jobs) < MAX_JOBS:
             return
         ended = next((job for job, progress in self._jobs.items() if progress.state != "reading"), None)
         if ended is None:
             raise SparkRefusedError(f"{MAX_JOBS} bulk jobs are running already")
-        progress = self._jobs.pop(ended)
+        self._pop(ended)
+
+    def _pop(self, job: str) -> None:
+        progress = self._jobs.pop(job)
         self._forgotten[progress.stream.name] = self._forgotten.get(progress.stream.name, 0) + progress.rows
 
     def stop(self) -> None:

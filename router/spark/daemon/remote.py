@@ -79,6 +79,9 @@ class RemoteTarget:
     def note(self, memory: JobMemory) -> None:
         """Keep nothing: ``increasing`` is a key of a source, not of this command."""
 
+    def quarantine(self, rows: int, file: str) -> None:
+        """Count nothing: ``bad_rows`` is a key of a source, not of this command."""
+
     def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
         answer = self._ask(
             "begin", stream=self._stream, pace=self._pace, fingerprint=fingerprint, parts=parts, rows=rows

@@ -23,6 +23,11 @@ from router.spark.wire.errors import SparkError
 
 log = logging.getLogger("aurorad.spark")
 
+AGAIN = (
+    "stream %s: the input has changed since it was read, so all of it is read again: rows that were read before come a "
+    "second time, late for windows that have closed; `watch` takes new files only"
+)
+
 
 class SourceWatcher(Protocol):
     """Is called on the source's own thread."""
@@ -32,6 +37,74 @@ class SourceWatcher(Protocol):
 
     def source_has_ended(self) -> None:
         """A source has come to its end or has failed. This is the last call of its thread."""
+
+
+class SourceTarget:
+    """The target of the jobs of one stream: the port and the intake of this process. Owner: the source's thread."""
+
+    def __init__(
+        self, stream: Stream, name: str, pace: str, port: SparkPort, intake: StreamIntake, door: SparkDoor, *,
+        in_rounds: bool = False,
+    ) -> None:  # fmt: skip
+        self._stream = stream
+        self._name = name
+        self._pace = pace
+        self._port = port
+        self._intake = intake
+        self._in_rounds = in_rounds  # each job brings other files than the one before
+        self._tls = door.tls
+        self.token = door.token
+        self._progress: JobProgress | None = None
+        self._memory = JobMemory()  # what to remember when the job is done
+
+    @property
+    def address(self) -> str:
+        return self._port.address if self._tls is None else f"tls://{self._port.address}"
+
+    @property
+    def trust(self) -> str:
+        return "" if self._tls is None else f"pin:{self._tls.trusted_by()}"
+
+    def has_read(self, files: str) -> bool:
+        found = self._intake.has_read(self._name, files)
+        if found:
+            log.info("stream %s: Spark has read this input before, and does not start for it", self._stream.name)
+        return found
+
+    def mark(self) -> str:
+        return self._intake.mark(self._name)
+
+    def note(self, memory: JobMemory) -> None:
+        self._memory = memory
+
+    def quarantine(self, rows: int, file: str) -> None:
+        self._intake.quarantine(self._stream, rows, file)
+
+    def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
+        had_other = self._intake.has_read_other(self._name, fingerprint)
+        if self._in_rounds:
+            self._intake.jobs.forget(self._name)
+        self._progress = self._intake.begin(
+            self._name, self._stream.name, pace=self._pace, fingerprint=fingerprint, parts=parts, rows=rows
+        )
+        if self._progress.state == "done":
+            log.info("stream %s: Spark has read this input before", self._stream.name)
+            return False
+        if had_other and not self._in_rounds:
+            log.warning(AGAIN, self._stream.name)
+        log.info("stream %s: Spark reads%s", self._stream.name, f" {rows:,} rows" if rows else "")
+        return True
+
+    def expect(self, parts: int, rows: int) -> None:
+        assert self._progress is not None
+        self._progress.expected_parts, self._progress.expected_rows = parts, rows
+
+    def rows(self) -> int:
+        return self._progress.rows if self._progress is not None else 0
+
+    def end(self, error: str) -> None:
+        if self._progress is not None:
+            self._intake.end(self._progress, error, self._memory)
 
 
 class SourceJob:
@@ -51,28 +124,16 @@ class SourceJob:
         staging: str | None,
     ) -> None:
         self.stream = stream
-        self.token = door.token
-        self._tls = door.tls
         self.error = ""
         self.is_ended = False
-        self._port = port
-        self._intake = intake
         self._watcher = watcher
-        self._pace = source.pace
-        self._progress: JobProgress | None = None
-        self._memory = JobMemory()  # what to remember when the job is done
         self._stopped = False
-        asked = source.order_by if "order_by" in source.model_fields_set else None
-        order = order_for(network, stream, asked, source.pace)
+        name = f"source-{stream.name}"
+        self._target = SourceTarget(stream, name, source.pace, port, intake, door)
         self._job = BulkJob(
-            host,
-            f"source-{stream.name}",
-            _as_request(source, order),
-            stream.schema,
-            self,
-            staging=staging,
-            batch_limit=batch_limit(network),
-        )
+            host, name, as_request(network, stream, source), stream.schema, self._target,
+            staging=staging, batch_limit=batch_limit(network),
+        )  # fmt: skip
         self.thread = Thread(target=self._run, name=f"aurorad-bulk-{stream.name}", daemon=True)
 
     def _run(self) -> None:
@@ -81,7 +142,7 @@ class SourceJob:
         except SparkError as error:
             self.error = str(error)
             if not self._stopped:
-                log.error("stream %s: Spark stopped after %d rows: %s", self.stream.name, self.rows(), error)
+                log.error("stream %s: Spark stopped after %d rows: %s", self.stream.name, self._target.rows(), error)
         else:
             self._watcher.source_is_read(self.stream.number)
             if not self._job.was_done:
@@ -98,56 +159,16 @@ class SourceJob:
         """Return the reading of a job that has not begun: Spark is starting, or has failed."""
         return BulkReading(self.stream.name, self._job.name, "failed" if self.error else "waiting", error=self.error)
 
-    # -- the target of the job ----------------------------------------------------------------------------------------
 
-    @property
-    def address(self) -> str:
-        return self._port.address if self._tls is None else f"tls://{self._port.address}"
-
-    @property
-    def trust(self) -> str:
-        return "" if self._tls is None else f"pin:{self._tls.trusted_by()}"
-
-    def has_read(self, files: str) -> bool:
-        found = self._intake.has_read(self._job.name, files)
-        if found:
-            log.info("stream %s: Spark has read this input before, and does not start for it", self.stream.name)
-        return found
-
-    def mark(self) -> str:
-        return self._intake.mark(self._job.name)
-
-    def note(self, memory: JobMemory) -> None:
-        self._memory = memory
-
-    def begin(self, fingerprint: str, parts: int, rows: int) -> bool:
-        self._progress = self._intake.begin(
-            self._job.name, self.stream.name, pace=self._pace, fingerprint=fingerprint, parts=parts, rows=rows
-        )
-        if self._progress.state == "done":
-            log.info("stream %s: Spark has read this input before", self.stream.name)
-            return False
-        log.info("stream %s: Spark reads%s", self.stream.name, f" {rows:,} rows" if rows else "")
-        return True
-
-    def expect(self, parts: int, rows: int) -> None:
-        assert self._progress is not None
-        self._progress.expected_parts, self._progress.expected_rows = parts, rows
-
-    def rows(self) -> int:
-        return self._progress.rows if self._progress is not None else 0
-
-    def end(self, error: str) -> None:
-        if self._progress is not None:
-            self._intake.end(self._progress, error, self._memory)
-
-
-def _as_request(source: SparkSource, order: list[str]) -> dict[str, Any]:
-    return {
+def as_request(network: Network, stream: Stream, source: SparkSource) -> dict[str, Any]:
+    """Return a source of the network file as the driver takes it."""
+    asked = source.order_by if "order_by" in source.model_fields_set else None
+    request = {
         "spark": source.spark,
         "path": source.path,
         "options": dict(source.options),
         "sql": source.sql,
-        "order_by": order,
+        "order_by": order_for(network, stream, asked, source.pace),
         "increasing": source.increasing,
     }
+    return {**request, "bad_rows": source.bad_rows} if source.bad_rows is not None else request

@@ -72,7 +72,7 @@ def open_source(session: Any, source: dict[str, Any], fields: Fields) -> BulkRea
     if order := source.get("order_by"):
         _check_order(order, [f[0] for f in fields])
         frame = frame.orderBy(*[f"`{name}`" for name in order])
-    return BulkRead(frame, kind in FILES and not sql and not order, kind)
+    return BulkRead(frame, kind in FILES and not sql and not order and not source.get("bad_rows"), kind)
 
 
 def _above(source: dict[str, Any], fields: Fields) -> Any:
@@ -95,8 +95,8 @@ def _read(session: Any, source: dict[str, Any], fields: Fields) -> Any:
     reader = session.read.format(kind)
     if kind in ("csv", "json") and not source.get("sql"):
         options = {"mode": "FAILFAST", **options}
-    if kind == "csv":
-        options = {"header": "true", **options}
+    if kind == "csv":  # enforceSchema: Spark would read a file with its columns in another order into wrong fields
+        options = {"header": "true", "enforceSchema": "false", **options}
     reader = reader.options(**options)
     if kind == "json" and not source.get("sql") and "schema" not in options:
         reader = reader.schema(ddl(fields))

@@ -17,7 +17,8 @@ from router.spark.driver import compact as compaction
 from router.spark.driver.bad_rows import with_place
 from router.spark.driver.baselines import plain_write, to_arrow
 from router.spark.driver.folders import open_folder
-from router.spark.wire.errors import SparkRefusedError
+from router.spark.driver.taking import take
+from router.spark.wire.errors import SparkFailedError, SparkRefusedError
 from router.spark.wire.pipe import Answer, Request
 
 __all__ = [
@@ -55,18 +56,28 @@ def stage(session: Any, request: Request) -> Answer:
 
     Files that were staged from this very input before a restart are used again. A second sort could put equal rows in
     another order.
+
+    With ``files`` these very files are staged (``taking.py``). ``lenient``: one that cannot be read is left out.
     """
     job = _job_session(session, 0)
     folder = open_folder(session, request["staging"])
     mark = f"_{request['fingerprint']}.staged"
+    taken: Answer = {"bad": 0, "failed": {}, "staged": True}
     if not request["fingerprint"] or not folder.has(mark):
-        frame = sources.open_source(job, request["source"], request["fields"]).frame
         with _JobGroup(session, request["job"], "stage"), _places_of_bad_rows(session, request):
-            frame.write.mode("overwrite").parquet(request["staging"])
+            if request.get("files") is not None:
+                taken = take(job, request)
+            else:
+                frame = sources.open_source(job, request["source"], request["fields"]).frame
+                frame.write.mode("overwrite").parquet(request["staging"])
+        if taken["failed"] and not request.get("lenient"):
+            raise SparkFailedError(next(iter(taken["failed"].values())))
+        if not taken["staged"]:
+            return {**taken, "files": [], "rows": 0, "batch_rows": 1}
         folder.write(mark, b"staged\n")
     staged = job.read.parquet(request["staging"])
     rows, batch_rows = sources.measure(sources.BulkRead(staged, True, "parquet"))
-    answer = {"files": sorted(staged.inputFiles()), "rows": rows or staged.count(), "batch_rows": batch_rows}
+    answer = {**taken, "files": sorted(staged.inputFiles()), "rows": rows or staged.count(), "batch_rows": batch_rows}
     if request["source"].get("increasing"):
         answer["mark"] = sources.highest(staged, request["source"])
     return answer
