@@ -18,6 +18,7 @@ class Term(NamedTuple):
 LEGEND = tuple(
     Term(*term)
     for term in (
+        ("engine", "utility", "the sum over all outputs, of the number of outputs"),
         ("engine", "load", "arriving work over what the fullest resource can do; above 100 % tuples wait or drop"),
         ("engine", "load by resource", "the same of workers, decoding, I/O, log; encoding is part of the workers'"),
         ("engine", "memory", "bytes in queues and in the state of boxes, and the budget for both (engine.memory)"),
@@ -28,6 +29,7 @@ LEGEND = tuple(
         ("engine", "up", "time since the start"),
         ("engine", "overhead", "share of the busy time outside boxes since the start: deciding, queues, workers"),
         ("engine", "unaccounted for", "tuples that no counter explains; a bug if it is not 0"),
+        ("engine", "k, M, us, MiB", "thousand, million; millionth of a second; 1,048,576 bytes"),
         ("output", "rate/s", "tuples a second that come out"),
         ("output", "delivered", "share delivered in the last seconds, of the tuples that would come out without drops"),
         ("output", "dropped", "tuples dropped since the start on the arcs before this output, or for slow readers"),

@@ -72,6 +72,8 @@ class StreamReading(NamedTuple):
     paused: bool = False  # reading is paused for lack of room
     rate_per_s: float = 0.0  # valid tuples offered; the monitor fills it in
     edge: EdgeReading = EdgeReading()
+    newest_ns: int | None = None  # the highest event time that came; of arrivals where the stream names no time
+    watermark_ns: int | None = None  # no tuple with an event time below it is expected
 
 
 class ArcReading(NamedTuple):
@@ -114,6 +116,7 @@ class BoxReading(NamedTuple):
     late_by_ns: int = 0  # the most that a late tuple was behind the watermark
     dropped: int = 0  # of the absorbed: tuples that were still in a window when the daemon stopped, which dropped them
     failure: str = ""  # why the box processes nothing any more: every tuple that it takes is dead
+    watermark_ns: int | None = None  # the lowest of its inputs; None: none has come, or the end has
 
 
 class SubscriberReading(NamedTuple):
@@ -147,6 +150,7 @@ class LatencyReading(NamedTuple):
     window_max_ns: int = 0
     window_utility: float = 1.0
     window_missed: int = 0
+    value_point: tuple[float, float] | None = None  # the mean value delivered, and its utility by the value graph
 
 
 class ErrorReading(NamedTuple):

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from catalog.qos import QoS, QoSGraph
 from catalog.readings import HistogramReading, LatencyReading
+from qos_monitor.delivered_values import DeliveredValues
 
 STANDARD_BOUNDS_NS = tuple(
     int(mantissa * 10**exponent) for exponent in range(5, 11) for mantissa in (1, 2.5, 5)
@@ -55,6 +56,7 @@ class LatencyRecorder:
     def __init__(self, qos: QoS, bounds_ns: tuple[int, ...] = STANDARD_BOUNDS_NS) -> None:
         self.ideal_ns = IDEAL_FLOOR_NS
         self.lag_ns = 0  # from a delivery until the reader's socket has it; the monitor sets it
+        self.values = None if qos.value is None else DeliveredValues(qos.value)
         self._cells = BucketGrid.of(merge_bounds(bounds_ns, qos.latency))
         self._graph = qos.latency
         self._xs = tuple(x for x, _ in qos.latency.points) if qos.latency else ()
@@ -161,6 +163,7 @@ class LatencyRecorder:
             window_max_ns=window.max_ns,
             window_utility=window.utility_sum / window.count if window.count else 1.0,
             window_missed=window.missed,
+            value_point=None if self.values is None else self.values.point(now_ns),
         )
         self._last = (total.count, second, reading)
         return reading

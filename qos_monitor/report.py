@@ -50,6 +50,28 @@ def stats_json(readings: Readings, sample: Sample | None, epoch: Epoch, residual
         "watched": [plain(w) for w in readings.watched],
         "sinks": [plain(s) for s in readings.sinks],
         "conservation_residual": dict(residuals),
+        "totals": _totals(readings),
+    }
+
+
+def output_utility(output: OutputReading) -> float:
+    """Return the worse of delay and loss: an output that is in time but half lost is not fine."""
+    return min(output.latency.window_utility, output.loss_utility)
+
+
+def _totals(readings: Readings) -> dict[str, Any]:
+    """Sum up what ``top`` and the page show of the whole, so that both show the same."""
+    dropped = _sum_of_shed(readings.arcs)
+    for stream in readings.streams:
+        for reason, tuples in stream.edge.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + tuples
+    if slow := sum(output.dropped for output in readings.outputs):
+        dropped["slow reader"] = slow
+    return {
+        "utility": sum(map(output_utility, readings.outputs)),
+        "outputs": len(readings.outputs),
+        "dropped": dict(sorted(dropped.items())),
+        "dropped_tuples": sum(dropped.values()),
     }
 
 
@@ -115,8 +137,10 @@ def _output(output: OutputReading, queue: int, shed: Shed, number: int) -> dict[
             "latency": lat.window_utility,
             "loss": output.loss_utility,
             "value": output.value_utility,
+            "worst": output_utility(output),
             "latency_all_time": lat.utility_sum / lat.tuples if lat.tuples else 1.0,
         },
+        "value_point": None if lat.value_point is None else list(lat.value_point),
         "share_delivered": output.share_delivered,
         "shed": shed,
         "deadline_ns": lat.deadline_ns,

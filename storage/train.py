@@ -38,6 +38,11 @@ END_WATERMARK = 2**62
 """A watermark from here on says that no tuple will come any more."""
 
 
+def known_watermark(watermark_ns: int) -> int | None:
+    """Return a watermark that is a time; None when there is none yet, or when the end has come."""
+    return watermark_ns if NO_WATERMARK < watermark_ns < END_WATERMARK else None
+
+
 def constant_ns(value: int, count: int) -> npt.NDArray[np.int64]:
     """Return a column of ``count`` equal values in 8 bytes. (np.broadcast_to takes 6 us for it, this 0.5.)"""
     one = np.array([value], np.int64)

@@ -34,8 +34,12 @@ def check_names(config: Config) -> list[Problem]:
 
 
 def check_required(config: Config) -> list[Problem]:
-    """Check that there is a stream and an output. Not reported where another problem already explains it."""
-    if config.lacks_section or config.broken:
+    """Check that there is a stream and an output. Not reported where another problem already explains it.
+
+    A network that is meant to be empty says so: ``streams: {}`` and ``outputs: {}``. A file that lost its end does not.
+    """
+    data = config.document.data
+    if config.lacks_section or config.broken or (data.get("streams") == {} == data.get("outputs")):
         return []
     missing = [s for s, entries in (("streams", config.file.streams), ("outputs", config.file.outputs)) if not entries]
     return [config.document.problem((s,), f"a network needs {s}", "see configs/default.yaml") for s in missing]

@@ -1,4 +1,4 @@
-"""Edit the text of a network file: add the boxes and outputs of a query, or take them out.
+"""Edit the text of a network file: add the boxes and outputs of a query, take them out, or merge two files.
 
 The text is composed into nodes, changed and serialized again. Scalars stay as they are written, quoted or plain, and
 ``${VAR}`` stays a variable. Comments are lost, so the result is for the daemon and not for the file on disk.
@@ -58,6 +58,25 @@ def add_entries(text: str, query: str, start: str = "") -> tuple[str, list[str]]
             elif yaml.serialize(known[name]) != yaml.serialize(entry):
                 raise EntryExistsError(f"{section} has another '{name}' already")
     return _serialize(document, variables), list(_entries(sections["outputs"]))
+
+
+def merge_entries(text: str, addition: str) -> str:
+    """Return a network file with the streams, boxes and outputs of another one. Its other sections are not taken.
+
+    Raises EntryExistsError when one of the names has another meaning already, and NetworkError for what is no file.
+    """
+    variables: dict[str, str] = {}
+    document, sections = _compose(text, variables), _entries(_compose(addition, variables))
+    for section in ("streams", *SECTIONS):
+        node = _section(document, section)
+        node.flow_style = False
+        known = _entries(node)
+        for name, entry in _entries(sections.get(section)).items():
+            if name not in known:
+                node.value.append((yaml.ScalarNode("tag:yaml.org,2002:str", name), entry))
+            elif yaml.serialize(known[name]) != yaml.serialize(entry):
+                raise EntryExistsError(f"{section} has another '{name}' already")
+    return _serialize(document, variables)
 
 
 def remove_entries(text: str, boxes: Collection[str], outputs: Collection[str]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
-HINT = "? explains the words, q ends"
+HINT = "? explains the words, b shows what each query costs and back, q ends"
 
 
 class LiveScreen:
@@ -22,13 +22,18 @@ class LiveScreen:
         self._live = live
         self._keys = keys
         self._page = 0  # of the legend, from 1; 0 shows the table
+        self.key = ""  # the last key with a meaning of the caller's own
 
     @property
     def console(self) -> Console:
         return self._live.console
 
-    def show(self, view: Callable[[], RenderableType], seconds: float) -> bool:
-        """Show a view for some seconds, or the legend while the user reads it. False when the user ends it."""
+    def show(self, view: Callable[[], RenderableType], seconds: float, keys: str = "") -> bool:
+        """Show a view for some seconds, or the legend while the user reads it. False when the user ends it.
+
+        A key out of ``keys`` ends the view early; ``key`` says which one it was.
+        """
+        self.key = ""
         until_s = time.monotonic() + seconds
         while True:
             pages = legend_pages(self.console)
@@ -36,6 +41,9 @@ class LiveScreen:
             key = self._keys.wait(max(0.0, until_s - time.monotonic()))
             if key in ("q", "Q"):
                 return False
+            if key and key in keys and not self._page:
+                self.key = key
+                return True
             if key == "?":
                 self._page = (self._page + 1) % (len(pages) + 1)
             elif key:

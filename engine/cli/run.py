@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from catalog.config.overrides import Overrides
 
 
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(help="The network file. \\[default: none; begin on the page]", envvar="AURORAD_FILE", exists=False),
+]
+StdinOption = Annotated[
+    str | None, typer.Option(metavar="STREAM[:FORMAT]", help="Read this stream from standard input; then exit.")
+]
+StdoutOption = Annotated[
+    str | None, typer.Option(metavar="OUTPUT[:FORMAT]", help="Write this output to standard output.")
+]
 OnOption = Annotated[Literal["daemon", "spark"], typer.Option(help="daemon: one process. spark: Structured Streaming.")]
 MasterOption = Annotated[
     str | None, typer.Option(help="With --on spark: the Spark master. \\[default: that of the file]")
@@ -29,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="The network file.", envvar="AURORAD_FILE", exists=False)],
+    file: FileArgument = None,
     workers: Annotated[
         str | None, typer.Option(envvar="AURORAD_WORKERS", help="Worker threads: a number, or auto.")
     ] = None,
@@ -49,12 +59,8 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Exit when every file and Spark source has been read to its end.")
     ] = False,
-    stdin: Annotated[
-        str | None, typer.Option(metavar="STREAM[:FORMAT]", help="Read this stream from standard input; then exit.")
-    ] = None,
-    stdout: Annotated[
-        str | None, typer.Option(metavar="OUTPUT[:FORMAT]", help="Write this output to standard output.")
-    ] = None,
+    stdin: StdinOption = None,
+    stdout: StdoutOption = None,
     on: OnOption = "daemon",
     master: MasterOption = None,
     checkpoint: CheckpointOption = None,
@@ -62,6 +68,9 @@ def run(
     every: EveryOption = "0s",
 ) -> None:
     """Run a network until SIGTERM or Ctrl-C: then stop reading, drain, flush and exit 0.
+
+    Without a file it runs an empty network. Its page makes one from ten
+    rows, and `aurorad apply FILE` deploys one.
 
     When all sources are files or standard input, the run ends after them,
     with all windows closed. --stdin and --stdout put a stream and an output
@@ -100,7 +109,9 @@ def run(
     given = _given(overrides)
     if stdin is not None or stdout is not None:
         given = _fallbacks({**given, **_pipes(stdin, stdout)})
-    if on == "spark":
+    if file is None and (once or on == "spark" or stdin is not None or stdout is not None):
+        raise typer.BadParameter("--once, --on spark, --stdin and --stdout need a network file", param_hint="FILE")
+    if on == "spark" and file is not None:
         raise typer.Exit(_on_spark(file, Overrides(given, port_base), master, checkpoint, shards, every, once))
     try:
         code = serve(file, Overrides(given, port_base), once=once or stdin is not None)

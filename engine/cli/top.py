@@ -50,8 +50,8 @@ def top(
 ) -> None:
     """Show a running daemon: what each output delivers and lost, how late and how useful it is; streams; boxes.
 
-    On a terminal the table is live until q or Ctrl-C, and ? explains its
-    words; a narrow terminal gets fewer columns. Into a pipe or a file it
+    On a terminal the table is live until q or Ctrl-C, ? explains its words,
+    and b shows what each query costs; a narrow terminal gets fewer columns. Into a pipe or a file it
     prints one line an interval.
 
     With --by query it shows the bill of each query, which is an output with
@@ -123,20 +123,22 @@ def _live(remote: Remote, stats: Stats, interval_s: float, by: Rows) -> None:
 
     queued_bytes: deque[float] = deque(maxlen=MEMORY_SAMPLES)
     trouble: RemoteError | None = None
+    shown = by
     with live_screen() as screen:
 
         def view() -> RenderableType:
             above = [] if trouble is None else [Text(str(trouble), "bold red"), Text(trouble.hint)]
-            table = _draw(stats, by, screen.console.height - 1 - len(above), queued_bytes)
+            table = _draw(stats, shown, screen.console.height - 1 - len(above), queued_bytes)
             return Group(*above, table, Text(HINT, "dim"))
 
         while True:
-            if trouble is None and by is Rows.PART:
+            if trouble is None and shown is Rows.PART:
                 queued_bytes.append(stats["engine"]["memory_used"])
-            if not screen.show(view, interval_s):
+            if not screen.show(view, interval_s, keys="b"):
                 return
+            wanted = shown if not screen.key else Rows.PART if shown is Rows.QUERY else Rows.QUERY
             try:
-                stats, trouble = _ask(remote, by), None
+                stats, shown, trouble = _ask(remote, wanted), wanted, None
             except RemoteError as error:
                 trouble = error
 

@@ -99,6 +99,7 @@ class Daemon:
         self.draining: Draining | None = None
         self._moved: MovedNumbers | None = None  # by a change of which the bills do not know yet
         self.now_ns = SteadyClock(time_ns, partial(clock_gettime_ns, CLOCK_BOOTTIME))
+        self._started_ns = self.now_ns()
         self.catalog = Catalog(network)
         self.recorders = [LatencyRecorder(output.qos) for output in network.outputs]
         self.event_time = EventTime(network, self.now_ns)
@@ -201,6 +202,7 @@ class Daemon:
             self.readiness,
             self.access,
             self.now_ns,
+            self._started_ns,
         )
         ticker = Ticker(self.engine, self.event_time)
         details = LossDetails(self.network, self.engine, self.dead_letters, self.server.limits.connections)

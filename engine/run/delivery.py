@@ -1,7 +1,7 @@
 """The one door out: what happens to a train that has reached an output, in order.
 
     log        with a data_dir the output's history takes the train; during a replay nothing else happens
-    latency    the time from the tuples' arrival to now goes into the output's histogram
+    latency    the time from the tuples' arrival to now goes into the output's histogram, values to its value graph
     journey    a tuple that ``aurorad explain`` follows has arrived
     tap        clients that watch the output see the train
     readers    the train is encoded once and queued for each reader (``router/subscribers.py``)
@@ -54,6 +54,8 @@ class Delivery:
         self._taps = taps
         self._log = log
         self._now_ns = now_ns
+        qos = output.qos
+        self._value_column = None if qos.value is None else output.schema.index(qos.value_field)
         self.cost_ns = 0  # of delivering
         self.replayed = 0  # tuples of a replay, which go into the history and to no reader
         self.is_starting = False  # the output reads history: the age of its tuples is not a latency
@@ -71,6 +73,8 @@ class Delivery:
             return
         begun_ns, now_ns = perf_counter_ns(), self._now_ns()
         recorder.record(train.arrival_ns, now_ns)
+        if (values := recorder.values) is not None and (column := self._value_column) is not None and train.count:
+            values.record(train.columns[column], None if train.valid is None else train.valid[column], now_ns)
         if (journeys := self._journeys) is not None and (journeys.probed_plans or journeys.in_state):
             journeys.note_delivered(self._number, train, now_ns)
         self._hand_over(train)

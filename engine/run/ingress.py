@@ -209,6 +209,10 @@ class Ingress:
         if self._event_time is not None:
             self._event_time.source_exhausted(stream)
 
+    def clock(self, stream: int) -> StreamClock | None:
+        """Return the clock of a stream's event time. Read without a lock."""
+        return self._clocks[stream]
+
     # -- room ---------------------------------------------------------------------------------------------------------
 
     def may_read(self, stream: int) -> bool:

@@ -16,7 +16,7 @@ from catalog.readings import TRAIN_BOUNDS, BoxReading
 from engine.operators.bounded.box import BoundedBox
 from engine.operators.boxes.base import Box, Tally
 from engine.operators.boxes.keyed import KeyedBox
-from storage.train import NO_WATERMARK
+from storage.train import NO_WATERMARK, known_watermark
 
 if TYPE_CHECKING:
     from engine.operators.call_limits import CallLimits
@@ -240,4 +240,5 @@ class BoxRuntime:
             evicted=tally.evicted,
             state_disk_bytes=0 if self.bounded is None else self.bounded.disk_bytes(self.state),
             failure=self.box.failure(self.state),
+            watermark_ns=known_watermark(self.watermark_ns),
         )

@@ -35,7 +35,9 @@ class ConsoleQueries:
     give_up: Callable[[], Mapping[str, Any]]  # what the shedder would give up next
     superboxes: Callable[[], Mapping[str, Any]]  # which boxes are scheduled together
     what_if: Callable[[Mapping[str, Any]], Mapping[str, Any]]  # load, workers, policy in; a forecast out
-    draft: Callable[[str], Mapping[str, Any]]  # rows in; a network file out
+    draft: Callable[[Mapping[str, Any]], Mapping[str, Any]]  # rows and a name in; a network file out
+    merge: Callable[[str], Mapping[str, Any]]  # a network file in; the one that runs with its parts out
+    feed: Callable[[str, str], Mapping[str, Any]]  # a stream and rows for it in
     trial: Callable[[str, Mapping[str, str]], Mapping[str, Any]]  # a network file and rows by stream in; rows out
 
 
@@ -91,8 +93,17 @@ class ConsoleHandlers:
         return await self._work(lambda: self._queries.what_if(asked))
 
     async def draft(self, request: Request) -> Response:
-        rows = str((await _json(request)).get("rows", ""))
-        return await self._work(lambda: self._queries.draft(rows))
+        asked = await _json(request)
+        return await self._work(lambda: self._queries.draft(asked))
+
+    async def merge(self, request: Request) -> Response:
+        file = str((await _json(request)).get("file", ""))
+        return await self._work(lambda: self._queries.merge(file))
+
+    async def feed(self, request: Request) -> Response:
+        asked = await _json(request)
+        stream, rows = str(asked.get("stream", "")), str(asked.get("rows", ""))
+        return await self._work(lambda: self._queries.feed(stream, rows))
 
     async def trial(self, request: Request) -> Response:
         asked = await _json(request)

@@ -243,7 +243,11 @@ CONSOLE_OPERATIONS = (
     HttpOperation("POST", "/api/v1/what_if", "what_if", "Forecast another load, policy or number of workers", "change",
                   _WORK, body="an object: load, workers, policy", body_type="application/json"),
     HttpOperation("POST", "/api/v1/draft", "draft", "Write a network file from some rows", "change", _WORK,
-                  body="an object: rows", body_type="application/json"),
+                  body="an object: rows, and a name for the stream", body_type="application/json"),
+    HttpOperation("POST", "/api/v1/merge", "merge", "The network file that runs, with the parts of another one",
+                  "change", _WORK, body="an object: file", body_type="application/json"),
+    HttpOperation("POST", "/api/v1/feed", "feed", "Send rows to a stream, through its own listener", "change", _WORK,
+                  body="an object: stream, rows", body_type="application/json"),
     HttpOperation("POST", "/api/v1/trial", "trial", "Run a network file on some rows", "change", _WORK,
                   body="an object: file, and rows by stream", body_type="application/json"),
 )  # fmt: skip

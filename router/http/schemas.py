@@ -51,6 +51,7 @@ STATS = _object(
     outputs=_objects(name=TEXT),
     workers=_OBJECTS,
     resources=_OBJECTS,
+    totals=_object(utility={"type": "number"}, outputs={"type": "integer"}, dropped_tuples={"type": "integer"}),
     conservation_residual={"type": "object", "additionalProperties": {"type": "integer"}},
 )
 DEAD_LETTERS = _object(dead_letters=_objects(at_ns={"type": "integer"}, reason=TEXT, message=TEXT))

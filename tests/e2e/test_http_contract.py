@@ -58,7 +58,7 @@ def disagreement(schema: Mapping[str, Any], value: Any, document: Mapping[str, A
     assert set(schema) <= known, f"teach this test {set(schema) - known}"
     if ("const" in schema and value != schema["const"]) or ("enum" in schema and value not in schema["enum"]):
         return f"{at}: {value!r}"
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "number": int | float}
     if "type" in schema and not isinstance(value, kinds[schema["type"]]):
         return f"{at} is a {type(value).__name__}"
     if isinstance(value, dict):

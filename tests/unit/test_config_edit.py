@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from catalog.config.edit import EDITED, EntryExistsError, add_entries, remove_entries
+from catalog.config.edit import EDITED, EntryExistsError, add_entries, merge_entries, remove_entries
 from catalog.errors import NetworkError
 from engine.run.network_file import read_network
 
@@ -63,6 +63,20 @@ def test_sections_that_are_missing_are_made() -> None:
 def test_what_is_no_query_is_refused(query: str) -> None:
     with pytest.raises(NetworkError):
         add_entries(TEXT, query)
+
+
+def test_two_files_become_one() -> None:
+    streams, outputs = "streams: {z: {schema: {k: string}, overload: block}}", "outputs: {zs: {from: z}}"
+    draft = f"# a draft\nhttp: {{listen: off}}\n{streams}\n{outputs}\n"
+    merged = merge_entries(TEXT, draft)
+    was, now = read_network(TEXT, {}), read_network(merged, {})
+    assert [s.name for s in now.streams] == [*(s.name for s in was.streams), "z"] and now.output("zs").name == "zs"
+    assert now.config.http == was.config.http, "only streams, boxes and outputs are taken"
+    assert merge_entries(merged, draft) == merged
+    with pytest.raises(EntryExistsError, match="another 'z'"):
+        merge_entries(merged, draft.replace("string", "int"))
+    empty = merge_entries("streams: {}\noutputs: {}\n", draft)
+    assert [s.name for s in read_network(empty, {}).streams] == ["z"]
 
 
 def loaded(text: str) -> Any:

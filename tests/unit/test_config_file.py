@@ -100,10 +100,18 @@ def test_columns_point_at_the_spot() -> None:
     assert (problem.place, problem.line, problem.column) == ("streams.trades.tiem", 2, 63)
 
 
+def test_a_network_that_is_meant_to_be_empty_says_so() -> None:
+    network = build_network("streams: {}\noutputs: {}\n", KINDS, {})
+    assert not network.streams and not network.boxes and not network.outputs
+    wider = build_network("engine: {workers: 3}\nstreams: {}\noutputs: {}\n", KINDS, {})
+    assert wider.config.engine.workers == 3
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "empty"),
+        ("outputs: {}\n", "a network needs streams"),
         ("# nothing but a comment\n", "empty"),
         ("[a, b]\n", "must be a mapping"),
         ("just a text\nin two lines\n", "must be a mapping"),

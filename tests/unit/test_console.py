@@ -70,7 +70,9 @@ class Asked:
                 give_up=dict,
                 superboxes=dict,
                 what_if=self.what_if,
-                draft=lambda rows: {"file": rows},
+                draft=lambda asked: {"file": asked["rows"]},
+                merge=lambda file: {"file": file},
+                feed=lambda stream, rows: {"stream": stream, "rows": rows},
                 trial=lambda file, rows: {"file": file, "rows": rows},
             )
         )

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from engine.cli import make_app
 from engine.lab.draft.sample import SampleError, take_sample
-from engine.lab.draft.write import stream_name, write_draft
+from engine.lab.draft.write import DraftPorts, stream_name, write_draft
 from engine.run.network_file import read_network
 
 NOW_NS = 1_767_225_600 * 10**9  # 2026-01-01
@@ -123,6 +123,18 @@ def test_every_draft_is_a_valid_network(rows: list[dict[str, Any]], file: str) -
 def test_the_summary_counts_rows_and_names_fields_that_are_not_read() -> None:
     summary = write_draft(take_sample(b'{"a": 1, "o": {"x": 1}}\n', None), "r.ndjson", 0).summary
     assert summary == "1 row of ndjson: a bigint; no event time; not read: o"
+
+
+def test_a_draft_for_a_daemon_that_runs_on_has_ports_and_leaves_the_rest_to_it() -> None:
+    ports = DraftPorts("127.0.0.1:9500", "127.0.0.1:9510")
+    for rows in (as_lines({"ts": "2026-01-01T12:00:00Z", "room": "a", "c": 1.5}), b"room,c\na,1.5\n"):
+        sample = take_sample(rows, None)
+        draft = write_draft(sample, None, NOW_NS, "weather", ports)
+        network = read_network(draft.text)
+        stream, output = network.stream("weather"), network.output("weather_summary")
+        assert (stream.source.tcp.port, output.sink.tcp.port) == (9500, 9510)
+        assert (stream.source.format, stream.overload) == (sample.format, "block")
+        assert "http:" not in draft.text and "log:" not in draft.text
 
 
 def test_it_writes_and_does_not_replace(tmp_path: Path) -> None:

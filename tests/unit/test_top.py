@@ -163,7 +163,7 @@ def test_what_is_lost_is_said_loudly() -> None:
 def test_one_line_for_a_log() -> None:
     text = one_line(stats())
     assert "\n" not in text
-    assert text.startswith("load 3% | memory 9.8KiB | dropped 200 shed | alerts ")
+    assert text.startswith("load 3% | memory 9.8KiB | dropped 200 shed, 120 slow reader | alerts ")
     assert "p50 20.0ms p99 900ms delivered 97% utility 0.88" in text
 
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 Stats = Mapping[str, Any]
 
-FIXED_LINES = 15  # of the screen beside the rows: header, titles, rules
+FIXED_LINES = 16  # of the screen beside the rows: header, titles, rules
 MEMORY_SAMPLES = 30  # in the sparkline of the header
+EMPTY = "no network runs yet: begin on the page of this daemon, or with `aurorad apply FILE`"
 
 
 def rows_left(stats: Stats, height: int) -> int:
@@ -42,6 +43,8 @@ def draw(stats: Stats, boxes: int, queued_bytes: Sequence[float] = ()) -> Render
     from rich.console import Group
     from rich.text import Text
 
+    if not stats["streams"] and not stats["outputs"]:
+        return Group(_header(stats), Text(EMPTY, "dim"))
     return Group(
         _header(stats),
         _second_line(stats, queued_bytes),
@@ -78,6 +81,7 @@ def _header(stats: Stats) -> WrappedParts:
     workers = " ".join(f"{w['busy_ratio']:.0%}" for w in stats["workers"])
     parts = [
         Text.assemble(("aurorad ", "bold"), engine["version"]),
+        Text.assemble("utility ", (total_utility(stats), "bold")),
         Text.assemble("load ", (f"{load:.0%}", "bold red" if load > 1 else "bold")),
         Text.assemble("memory ", (f"{size(engine['memory_used'])} of {size(engine['memory_budget'])}", "bold")),
         Text.assemble("policy ", (f"{scheduler['policy']} {scheduler['unit']}".strip() or "-", "bold")),
@@ -94,18 +98,18 @@ def _header(stats: Stats) -> WrappedParts:
 
 def shed_line(stats: Stats) -> str:
     """Name the shed level and the drops by reason since the start; nothing when nothing was ever dropped."""
-    dropped: dict[str, int] = {}
-    for arc in stats["arcs"]:
-        for reason, tuples in arc["shed"].items():
-            dropped[reason] = dropped.get(reason, 0) + tuples
-    for stream in stats["streams"]:
-        for reason, tuples in stream["edge"]["dropped"].items():
-            dropped[reason] = dropped.get(reason, 0) + tuples
+    dropped = stats["totals"]["dropped"]
     level = stats["engine"]["shed_level"]
     parts = [f"shedding {level:.2f}"] if level else []
     if dropped:
         parts.append("dropped " + ", ".join(f"{count(n)} {reason}" for reason, n in sorted(dropped.items())))
     return "   ".join(parts)
+
+
+def total_utility(stats: Stats) -> str:
+    """Write the sum of the outputs' utilities, as the page does."""
+    totals = stats["totals"]
+    return f"{totals['utility']:.3f} of {totals['outputs']}" if totals["outputs"] else "-"
 
 
 def _second_line(stats: Stats, queued_bytes: Sequence[float]) -> Text:
@@ -179,9 +183,9 @@ def _stream_state(stream: Mapping[str, Any]) -> str:
 
 
 def overall(stats: Stats) -> list[str]:
-    """Summarise all outputs in one row. Every tuple of the last seconds has the same weight. Quantiles cannot be added,
-    so the row has none; slowdown counts since the start, as in the rows above. A drop on an arc that leads to several
-    outputs counts once."""
+    """Summarise all outputs in one row: the mean of their utilities, and of their delays by tuple. Quantiles cannot be
+    added, so the row has none; slowdown counts since the start, as in the rows above. A drop on an arc that leads to
+    several outputs counts once."""
     outputs = stats["outputs"]
     tuples = [o["latency"]["window_tuples"] for o in outputs]
     ever = [o["emitted"] for o in outputs]
@@ -190,8 +194,8 @@ def overall(stats: Stats) -> list[str]:
         return sum(v * w for v, w in zip(values, weights, strict=True)) / max(1, sum(weights))
 
     due = [(o["sdmr"], n) for o, n in zip(outputs, tuples, strict=True) if o["deadline_ns"]]
-    useful = mean([utility(o) for o in outputs], tuples) if any(tuples) else 1.0
-    lost = sum(sum(arc["shed"].values()) for arc in stats["arcs"]) + sum(o["dropped"] for o in outputs)
+    totals = stats["totals"]
+    useful, lost = totals["utility"] / totals["outputs"], totals["dropped_tuples"]
     return [
         "(all)", count(sum(o["rate_per_s"] for o in outputs)), "", count(lost), f"{useful:.3f}", "", "", "",
         duration(max(o["latency"]["max_ns"] for o in outputs)),
@@ -246,5 +250,5 @@ def _remembered(box: Stats) -> tuple[str, str]:
 
 
 def utility(output: Stats) -> float:
-    """Take the worse of latency and loss: an output that is in time but half lost is not fine."""
-    return float(min(output["utility"]["latency"], output["utility"]["loss"]))
+    """Take the worse of latency and loss."""
+    return float(output["utility"]["worst"])

@@ -26,6 +26,7 @@ from router.access.access import Access
 from router.files.pipeline import FilePipeline
 from router.server import Server
 from router.spark.daemon.pipeline import SparkPipeline
+from storage.train import known_watermark
 
 if TYPE_CHECKING:
     from engine.daemon.durable.keeper import Keeper
@@ -48,6 +49,7 @@ class DaemonReadings:
         readiness: Readiness,
         access: Access,
         now_ns: Callable[[], int],
+        started_ns: int,
     ) -> None:
         self._network = network
         self._version = version
@@ -65,7 +67,7 @@ class DaemonReadings:
         self._readiness = readiness
         self._access = access
         self._now_ns = now_ns
-        self._started_ns = now_ns()
+        self._started_ns = started_ns  # the process; a change of the network is no start
 
     def read_counts(self) -> Readings:
         """Return the counters without latencies, which take most of the time where there are many outputs."""
@@ -106,6 +108,7 @@ class DaemonReadings:
             rejected[str(reason)] = rejected.get(str(reason), 0) + count
         if skewed := ingress.rejected_skew[number]:
             rejected["skew"] = skewed
+        clock = self._engine.ingress.clock(number)
         to_log = 0
         if self._keeper is not None:
             to_log = self._keeper.committer.pending_tuples[number]  # a tuple counts as received once it is in the log
@@ -121,6 +124,8 @@ class DaemonReadings:
             connections=port.connections + bulk.connections,
             paused=self._server.is_stopped or not ingress.may_read(number),
             edge=edge,
+            newest_ns=None if clock is None else known_watermark(clock.newest_ns),
+            watermark_ns=None if clock is None else known_watermark(clock.watermark_ns),
         )
 
     def _output(self, number: int, now_ns: int, with_latency: bool) -> OutputReading:

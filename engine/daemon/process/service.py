@@ -82,13 +82,22 @@ class Signals:
         return self._unread.popleft() if self._unread else os.read(self._read_end, 1)[0]
 
 
-def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
+EMPTY_NETWORK = """# No network runs yet. Begin on the page of this daemon, or with: aurorad apply FILE
+streams: {}
+outputs: {}
+"""
+
+
+def serve(file: Path | None, overrides: Overrides, *, once: bool = False) -> int:
     """Run the daemon until a signal ends it, and return the exit code. Raises NetworkError and ListenError.
+
+    Without a ``file`` the daemon runs an empty network until one is deployed.
 
     A finite run (``run_end.py``) also ends when its sources are at their end and all results are out; the code is then
     1 if a source or a sink failed or draining did not finish. With ``once`` every run is finite.
     """
-    network = read_network(file, overrides=overrides)
+    text = EMPTY_NETWORK if file is None else read_text(file)[0]
+    network = read_network(EMPTY_NETWORK if file is None else file, overrides=overrides)
     set_up_logs(network.config.log.format, network.config.log.level)
     for warning in network.warnings:
         hint = f" ({warning.hint})" if warning.hint else ""
@@ -106,7 +115,7 @@ def serve(file: Path, overrides: Overrides, *, once: bool = False) -> int:
         on_end=partial(signals.send, DONE),
         once=once,
         read_text=partial(_read_following, file, overrides),
-        text=read_text(file)[0],
+        text=text,
     )
     try:
         daemon.start()
@@ -147,7 +156,7 @@ def _progress_until_stopped(signals: Signals) -> Callable[[Progress], None]:
     return progress
 
 
-def _log_start(daemon: Daemon, file: Path) -> None:
+def _log_start(daemon: Daemon, file: Path | None) -> None:
     network = daemon.network
     asked, policy = network.config.scheduler.policy, daemon.engine.choice.policy
     if daemon.keeper is not None:
@@ -156,6 +165,9 @@ def _log_start(daemon: Daemon, file: Path) -> None:
         log.info("%s listens on %s:%d", name, host, port)
     if daemon.http is not None:
         log.info("metrics and the page are at %s", daemon.http.url)
+    if file is None:
+        log.info("aurorad %s runs no network yet: begin on the page, or with aurorad apply FILE", daemon.version)
+        return
     log.info(
         "aurorad %s runs %s: %s, %s, %s, policy %s, %s",
         daemon.version,
@@ -196,13 +208,17 @@ def _log_stop(daemon: Daemon, drained: bool) -> None:
     )
 
 
-def _read_following(file: Path, overrides: Overrides, text: str, running: Network) -> Network:
+def _read_following(file: Path | None, overrides: Overrides, text: str, running: Network) -> Network:
     """Read a network file that is to follow the running one; modules of users lie beside the file of the start."""
-    return read_network(text, overrides=overrides, version=running.version + 1, before=running, named=str(file))
+    named = "" if file is None else str(file)
+    return read_network(text, overrides=overrides, version=running.version + 1, before=running, named=named)
 
 
-def _reload(file: Path, overrides: Overrides, daemon: Daemon) -> None:
+def _reload(file: Path | None, overrides: Overrides, daemon: Daemon) -> None:
     """Apply the network file anew. A file with errors, or one that would drop state, changes nothing."""
+    if file is None:
+        log.warning("there is no network file to read again: aurorad was started without one")
+        return
     _reload_users(file, overrides, daemon)
     try:
         answer = daemon.changes.put(read_text(file)[0], dry_run=False, drop_state=False)

@@ -15,6 +15,8 @@ from engine.daemon.change import LiveChanges
 from engine.daemon.monitor.readiness import Readiness
 from engine.daemon.process.descriptors import DescriptorShares
 from engine.daemon.process.version import own_version
+from engine.daemon.web.begin import Begin, send_to
+from engine.daemon.web.command import ConsoleError
 from engine.daemon.web.console import Console
 from engine.daemon.web.names import Names
 from engine.run.core import Engine
@@ -67,9 +69,19 @@ class Web:
         self._door = door
         self._taps: dict[int, _OpenTap] = {}
         self._tap_numbers = count()
-        self._console = Console(lambda: self._monitor.stats(), lambda: self._network, door, overload)
+        begin = Begin(lambda: self._network, door, self._feed)
+        self._console = Console(lambda: self._monitor.stats(), lambda: self._network, door, overload, begin)
         self.http: HttpServer | None = None
         self.adopt(network, engine, monitor, busy, readiness)
+
+    def _feed(self, stream: str, data: bytes) -> None:
+        """Send bytes to a stream's own listener. Any thread but the I/O thread."""
+        if not self._access.is_open:
+            raise ConsoleError("the streams of this daemon ask for a login", "send rows with a client that has one")
+        address = self._server.addresses.get(f"stream {stream}")
+        if address is None:
+            raise ConsoleError(f"no client can send to a stream '{stream[:100]}'", "it needs a source with tcp")
+        send_to(address, data)
 
     def adopt(
         self, network: Network, engine: Engine, monitor: Monitor, busy: BusyHistory, readiness: Readiness

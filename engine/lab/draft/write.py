@@ -25,33 +25,34 @@ class NetworkDraft(NamedTuple):
     summary: str
 
 
-def write_draft(sample: RowSample, file: str | None, now_ns: int) -> NetworkDraft:
-    """Write a network file for a sample. ``file`` None: the rows came by standard input."""
-    stream = stream_name(file)
+class DraftPorts(NamedTuple):
+    """Addresses for a network that runs on, such as ``127.0.0.1:9401``: where rows come in, and where results go."""
+
+    rows: str
+    results: str
+
+
+def write_draft(
+    sample: RowSample, file: str | None, now_ns: int, name: str | None = None, ports: DraftPorts | None = None
+) -> NetworkDraft:
+    """Write a network file for a sample. ``file`` None: the rows came by standard input. ``name``: of the stream.
+
+    With ``ports`` the network is for a daemon that runs on: clients bring rows and read results.
+    """
+    stream = stream_name(name or file)
     time = sample.time
     by = _group(sample)
     box = f"{stream}_by_{by.name}" if by is not None else f"{stream}_counted"
-    output = "summary" if stream != "summary" else "results"
+    output = f"{stream}_summary" if ports is not None else "summary" if stream != "summary" else "results"
     lines = [
-        f"# A first network, made by `aurorad new` from {_rows(sample)} of {_comment(file or 'standard input')}.",
-        "#",
-        "#   aurorad validate FILE      check it: every error with its line",
-        "#   aurorad run FILE           run it: it ends with the input",
-        "#   aurorad test FILE          test it: the cases are in NAME.test.yaml beside it",
-        "#",
-        "# docs/network-file.md has every key, docs/boxes.md every box, docs/functions.md every SQL function.",
-        "",
-        "http: {listen: off}         # 127.0.0.1:9400 has metrics and a live page, for a network that runs on",
-        "log: {level: warning}       # info says more, on standard error",
-        "",
+        *_head_lines(sample, file, ports),
         "streams:",
         f"  {stream}:",
         "    # The fields and their types. A ? behind a type allows NULL and a missing field. Check the guesses.",
         "    schema:",
         *_schema_lines(sample),
         *_time_lines(sample, time, now_ns),
-        "    # Where the rows come from. For a port write {tcp: 127.0.0.1:9401, format: ndjson}.",
-        f"    source: {_source(sample, file)}",
+        *_source_lines(sample, file, ports),
         "",
         "boxes:",
         *_window_lines(sample, stream, box, time, by),
@@ -59,14 +60,58 @@ def write_draft(sample: RowSample, file: str | None, now_ns: int) -> NetworkDraf
         "outputs:",
         f"  {output}:",
         f"    from: {box}",
-        "    # Where the results go: {file: results.csv}, or {tcp: 127.0.0.1:9411, format: ndjson} for clients.",
-        "    sink: {stdout: table}",
+        *_sink_lines(ports),
     ]
     found = ", ".join(f"{f.name} {f.type}{'?' if f.nullable else ''}" for f in sample.fields)
     time_words = f"event time {time.name}" if time is not None else "no event time"
     unread = f"; not read: {_comment(', '.join(sample.left_out))}" if sample.left_out else ""
     summary = f"{_rows(sample)} of {sample.format}: {found}; {time_words}{unread}"
     return NetworkDraft("\n".join(lines) + "\n", summary)
+
+
+def _head_lines(sample: RowSample, file: str | None, ports: DraftPorts | None) -> list[str]:
+    about = "# docs/network-file.md has every key, docs/boxes.md every box, docs/functions.md every SQL function."
+    if ports is not None:
+        return [f"# A first network, made from {_rows(sample)}.", "#", about, ""]
+    return [
+        f"# A first network, made by `aurorad new` from {_rows(sample)} of {_comment(file or 'standard input')}.",
+        "#",
+        "#   aurorad validate FILE      check it: every error with its line",
+        "#   aurorad run FILE           run it: it ends with the input",
+        "#   aurorad test FILE          test it: the cases are in NAME.test.yaml beside it",
+        "#",
+        about,
+        "",
+        "http: {listen: off}         # 127.0.0.1:9400 has metrics and a live page, for a network that runs on",
+        "log: {level: warning}       # info says more, on standard error",
+        "",
+    ]
+
+
+def _source_lines(sample: RowSample, file: str | None, ports: DraftPorts | None) -> list[str]:
+    if ports is not None:
+        unit = f", timestamps: {sample.unit}" if sample.unit != "ns" else ""
+        return [
+            "    # Clients that connect here send rows.",
+            f"    source: {{tcp: {_quoted(ports.rows)}, format: {sample.format}{unit}}}",
+            "    # When more comes than can be processed, senders wait. shed: drop what costs the least utility.",
+            "    overload: block",
+            "    # After this silence the last window closes.",
+            "    idle: 2s",
+        ]
+    return [
+        "    # Where the rows come from. For a port write {tcp: 127.0.0.1:9401, format: ndjson}.",
+        f"    source: {_source(sample, file)}",
+    ]
+
+
+def _sink_lines(ports: DraftPorts | None) -> list[str]:
+    if ports is not None:
+        return ["    # Clients that connect here read results.", f"    sink: {{tcp: {_quoted(ports.results)}}}"]
+    return [
+        "    # Where the results go: {file: results.csv}, or {tcp: 127.0.0.1:9411, format: ndjson} for clients.",
+        "    sink: {stdout: table}",
+    ]
 
 
 def _rows(sample: RowSample) -> str:

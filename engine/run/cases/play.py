@@ -10,8 +10,9 @@ newest row: rows come when they happen, and none is refused as being from the fu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -23,15 +24,16 @@ from engine.run.cases.case_file import NetworkCase
 from engine.run.core import Engine
 from engine.run.settings import scheduler_settings
 from engine.run.ticker import Ticker
-from router.codecs.base import Intake, Reject
+from router.codecs import CODECS
+from router.codecs.base import Decoder, Intake, Reject
 from router.codecs.decode.values import timestamp_ns
-from router.codecs.ndjson import NdjsonDecoder
 from router.event_time import EventTime
 from storage.train import NO_WATERMARK, Train
 
 DRAIN_SECONDS = 60.0
 BEGIN_NS = 1_767_225_600 * 10**9  # 2026-01-01, for networks without event time
 Row = dict[str, Any]
+NO_FORMATS: Mapping[str, str] = MappingProxyType({})
 
 
 class CaseError(AuroraError):
@@ -64,13 +66,16 @@ class CaseClock:
         self.now_ns = now_ns
 
 
-def play(network: Network, case: NetworkCase) -> Played:
-    """Play a case on an engine of its own. Raises CaseError."""
-    return _Player(network, case).play()
+def play(network: Network, case: NetworkCase, formats: Mapping[str, str] = NO_FORMATS) -> Played:
+    """Play a case on an engine of its own. Raises CaseError.
+
+    ``formats``: the streams whose rows in the case are lines of text, each with the format of these.
+    """
+    return _Player(network, case, formats).play()
 
 
 class _Player:
-    def __init__(self, network: Network, case: NetworkCase) -> None:
+    def __init__(self, network: Network, case: NetworkCase, formats: Mapping[str, str]) -> None:
         self._network = network
         self._case = case
         self._clock = CaseClock(_begin_ns(network, case))
@@ -89,8 +94,11 @@ class _Player:
         )
         self._engine.expire(False)  # the clock of a case says nothing about how long a tuple has waited
         self._ticker = Ticker(self._engine, self._event_time)
-        self._decoders = {
-            s.name: NdjsonDecoder(Intake(s.schema, unit=getattr(s.source, "timestamps", "ns"))) for s in network.streams
+        self._decoders: dict[str, Decoder] = {
+            s.name: CODECS[formats.get(s.name, "ndjson")].decoder(
+                Intake(s.schema, unit=getattr(s.source, "timestamps", "ns"))
+            )
+            for s in network.streams
         }
 
     def _collector(self, output: str) -> Callable[[Train], None]:
@@ -131,10 +139,11 @@ class _Player:
             self._clock.move_to(moved_ns)
             self._ticker.tick(moved_ns)
 
-    def _feed(self, stream: Stream, row: Row) -> None:
+    def _feed(self, stream: Stream, row: Row | str) -> None:
         """Feed one row. Before a row that is out of order the engine comes to rest, so that no queue joins it with the
         rows before it: whether it is late depends on those alone."""
-        received = self._decoders[stream.name].receive(orjson.dumps(row) + b"\n", self._clock())
+        line = row.encode() if isinstance(row, str) else orjson.dumps(row)
+        received = self._decoders[stream.name].receive(line + b"\n", self._clock())
         for train in received.trains:
             if train.count and stream.time_field is not None:
                 at_ns = int(train.columns[stream.schema.index(stream.time_field)][0])

@@ -29,15 +29,30 @@ export const arcDropped = name => sum(arcs.value.get(name)?.shed);
 export const arcDropRate = name => perSecond(arcDropped(name), arcsBefore.value.has(name) ? sum(arcsBefore.value.get(name).shed) : null);
 export const queued = name => arcs.value.get(name)?.tuples ?? 0;
 
+const nextOf = computed(() => {
+  const next = new Map();
+  for (const arc of network.value?.arcs || []) {
+    const from = arc.from.split(".")[0];
+    next.set(from, [...(next.get(from) || []), arc.to]);
+  }
+  return next;
+});
+// All that is behind each stream.
+const downstream = computed(() => {
+  const found = new Map();
+  for (const s of network.value?.streams || []) {
+    const seen = new Set(), open = [s.name];
+    while (open.length) for (const to of nextOf.value.get(open.pop()) || []) if (!seen.has(to)) { seen.add(to); open.push(to); }
+    found.set(s.name, seen);
+  }
+  return found;
+});
+
 // The outputs that each stream and box feeds.
 export const reach = computed(() => {
   const found = new Map();
   if (!network.value) return found;
-  const next = new Map();
-  for (const arc of network.value.arcs) {
-    const from = arc.from.split(".")[0];
-    next.set(from, [...(next.get(from) || []), arc.to]);
-  }
+  const next = nextOf.value;
   const outputNames = new Set(network.value.outputs.map(o => o.name));
   const walk = name => {
     if (found.has(name)) return found.get(name);
@@ -54,16 +69,22 @@ export function utilityBehind(name) {
   return worst.length ? Math.min(...worst) : 1;
 }
 
+// The sums over the whole are the daemon's own, so that `aurorad top` shows the same.
 export const totals = computed(() => {
   const look = shown.value;
   if (!look) return null;
-  const onArcs = look.arcs.reduce((a, arc) => a + sum(arc.shed), 0);
-  const atEdge = look.streams.reduce((a, s) => a + sum(s.edge?.dropped), 0);
-  const forReaders = look.outputs.reduce((a, o) => a + o.dropped, 0);
-  return {
-    dropped: onArcs + atEdge + forReaders,
-    utility: look.outputs.length ? look.outputs.reduce((a, o) => a + utilityOf(o), 0) : null,
-    outputs: look.outputs.length,
-    residual: sum(look.conservation_residual),
-  };
+  const { utility, outputs, dropped_tuples: dropped, dropped: reasons } = look.totals;
+  return { dropped, reasons, utility: outputs ? utility : null, outputs, residual: sum(look.conservation_residual) };
 });
+
+// How far a box is behind: from its watermark to the newest event time of the streams that feed it, in ns.
+const feeders = computed(() => {
+  const found = new Map();
+  for (const s of network.value?.streams || []) for (const box of downstream.value.get(s.name) || []) found.set(box, [...(found.get(box) || []), s.name]);
+  return found;
+});
+export function behind(box) {
+  const at = boxes.value.get(box)?.watermark_ns;
+  const newest = (feeders.value.get(box) || []).map(s => streams.value.get(s)?.newest_ns).filter(ns => ns != null);
+  return at == null || !newest.length ? null : Math.max(0, Math.max(...newest) - at);
+}

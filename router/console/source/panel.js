@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { Trend } from "./charts.js";
 import { html } from "./html.js";
-import { arcDropRate, arcDropped, arcRate, arcs, boxes, outputs, streams } from "./numbers.js";
+import { arcDropRate, arcDropped, arcRate, arcs, behind, boxes, outputs, streams } from "./numbers.js";
 import { Facts, Table, Trouble } from "./parts.js";
 import { ask, looks, network, selected, shown, view } from "./state.js";
 import { Tap } from "./tap.js";
@@ -13,6 +13,8 @@ const delta = (kind, name, value) => (look, then) => {
   const [a, b] = [find(look, kind, name), find(then, kind, name)];
   return a && b ? Math.max(0, value(a) - value(b)) / ((look.engine.now_ns - then.engine.now_ns) / 1e9) : null;
 };
+// An event time. It may be of any day.
+const moment = ns => new Date(ns / 1e6).toISOString().replace("T", " ").replace(/\.?0*Z$/, " UTC");
 const reasons = counts => Object.entries(counts || {}).map(([reason, n]) => `${count(n)} ${reason}`).join(", ");
 
 function Schema({ fields }) {
@@ -44,7 +46,8 @@ function StreamPanel({ name }) {
   return html`
     <${Facts} rows=${[["rate/s", rate(s.rate_per_s)], ["received", count(s.received)], ["refused", count(sum(s.rejected)), sum(s.rejected) ? "bad" : ""],
       ["dropped", dropped ? `${count(dropped)} (${reasons(s.shed)})` : "0", dropped ? "fair" : ""], ["senders", s.connections], ["decoded", percent(s.edge?.share ?? 1)],
-      ["at overload", described.overload], ["event time", described.time || "none"], ["slack", described.slack_ns ? time(described.slack_ns) : ""]]} />
+      ["at overload", described.overload], ["event time", described.time || "none"], ["slack", described.slack_ns ? time(described.slack_ns) : ""],
+      ["newest row", s.newest_ns == null ? "" : moment(s.newest_ns)], ["watermark", s.watermark_ns == null ? "" : moment(s.watermark_ns)]]} />
     <${Trend} label="rows a second" value=${look => find(look, "streams", name)?.rate_per_s} unit=${count} />
     <${Schema} fields=${described.schema} /><${DeadLetters} name=${name} />`;
 }
@@ -55,11 +58,11 @@ function BoxPanel({ name }) {
   const lost = described.inputs.reduce((a, arc) => a + arcDropped(arc), 0);
   return html`
     <${Parameters} values=${described.parameters} />
-    <${Facts} rows=${[["in/s", rate(b.rate_per_s)], ["selectivity", b.selectivity?.toFixed(3)], ["cost/tuple", cost(b.effective_cost_ns || b.mean_tuple_ns)], ["cost/call", cost(b.mean_call_ns)],
-      ["train", `${count(b.mean_train_tuples)} tuples`], ["busy", percent(b.busy_ratio, 1)], ["waiting", `${count(b.queue_tuples)} tuples`],
+    <${Facts} rows=${[["in/s", rate(b.rate_per_s)], ["selectivity", b.selectivity?.toFixed(3)], ["cost/tuple", cost(b.mean_tuple_ns)], ["cost/call", cost(b.mean_call_ns)],
+      ["train", `${count(b.mean_call_tuples)} tuples`], ["busy", percent(b.busy_ratio)], ["waiting", `${count(b.queue_tuples)} tuples`],
       ["dropped", `${count(lost)} before it`, lost ? "fair" : ""], ["late", b.late ? `${count(b.late)}, the last by ${time(b.late_by_ns)}` : "0", b.late ? "fair" : ""],
       ["dead", count(b.dead), b.dead ? "bad" : ""], ["keys", b.state_keys ? count(b.state_keys) : ""], ["state", b.state_bytes ? bytes(b.state_bytes) : ""],
-      ["behind", b.behind_ns ? time(b.behind_ns) : ""], ["failure", b.failure, "bad"]]} />
+      ["watermark", b.watermark_ns == null ? "" : `${moment(b.watermark_ns)}, ${behind(name) ? `${time(behind(name))} behind the newest row` : "level with the newest row"}`], ["failure", b.failure, "bad"]]} />
     <${Trend} label="tuples in a second" value=${look => find(look, "boxes", name)?.rate_per_s} unit=${count} />
     <${Trend} label="share of time that it runs" value=${look => find(look, "boxes", name)?.busy_ratio} unit=${v => percent(v)} tone="--good" />
     <${Trend} label="tuples waiting before it" value=${look => find(look, "boxes", name)?.queue_tuples} unit=${count} tone="--fair" />
@@ -82,8 +85,8 @@ function OutputPanel({ name }) {
   if (!o || !described) return null;
   const dropped = sum(o.shed) + o.dropped;
   return html`
-    <${Facts} rows=${[["rate/s", rate(o.rate_per_s)], ["utility", `${utility(utilityOf(o))} (by delay ${utility(o.utility.latency)}, by loss ${utility(o.utility.loss)})`], ["delivered", delivered(o.share_delivered), o.share_delivered < 0.9995 ? "fair" : ""],
-      ["p50", time(o.latency.p50_ns)], ["p99", time(o.latency.p99_ns)], ["missed", o.deadline_ns ? `${percent(o.sdmr, 1)} later than ${time(o.deadline_ns)}` : ""],
+    <${Facts} rows=${[["rate/s", rate(o.rate_per_s)], ["utility", `${utility(utilityOf(o))} (by delay ${utility(o.utility.latency)}, by loss ${utility(o.utility.loss)})`], ["delivered", `${delivered(o.share_delivered)} of its tuples`, o.share_delivered < 0.9995 ? "fair" : ""],
+      ["p50", time(o.latency.p50_ns)], ["p99", time(o.latency.p99_ns)], ["p99.9", time(o.latency.p999_ns)], ["max", time(o.latency.max_ns)], ["mean", time(o.latency.mean_ns)], ["missed", o.deadline_ns ? `${percent(o.sdmr, 1)} later than ${time(o.deadline_ns)}` : ""],
       ["dropped", dropped ? `${count(dropped)} (${reasons(o.shed)})` : "0", dropped ? "fair" : ""], ["waiting", count(o.queue_tuples)], ["readers", o.readers || "none"]]} />
     <p><button onClick=${() => { view.value = "qos"; }}>its QoS graphs</button> <button onClick=${() => { view.value = "why"; sessionStorage.setItem("aurorad.why", name); }}>why was a tuple late?</button></p>
     <${Trend} label="utility" value=${look => { const each = find(look, "outputs", name); return each && utilityOf(each); }} unit=${utility} tone="--good" />

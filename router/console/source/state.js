@@ -5,12 +5,14 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 
 const KEPT_LOOKS = 120;
+const GAP_MS = 25_000; // looks come at least every 10 s
 
 export const network = signal(null);
 export const superboxes = signal([]);
 export const looks = signal([]);
 export const isConnected = signal(false);
 export const stopped = signal(false);
+export const restartedAt = signal(null); // ns, until the user has read it
 export const past = signal(null); // {at, records} while the scrubber is not at the present
 export const failure = signal("");
 export const words = signal(null);
@@ -51,27 +53,39 @@ export async function loadWords() {
 }
 
 function take(look) {
-  const same = looks.value.length && looks.value.at(-1).engine.uptime_ns <= look.engine.uptime_ns;
+  const last = looks.value.at(-1), same = last && last.engine.uptime_ns <= look.engine.uptime_ns;
+  const hasSlept = same && look.engine.now_ns - last.engine.now_ns > GAP_MS * 1e6; // a rate over the gap says nothing
   batch(() => {
-    looks.value = [...(same ? looks.value : []), look].slice(-KEPT_LOOKS); // a restarted daemon counts from 0 again
+    if (last && !same) restartedAt.value = look.engine.now_ns - look.engine.uptime_ns; // counts from 0 again
+    looks.value = [...(same && !hasSlept ? looks.value : []), look].slice(-KEPT_LOOKS);
     isConnected.value = true;
     stopped.value = false;
+    lookedAt = Date.now();
   });
   const version = network.value && network.value.version;
   if (version !== look.engine.network_version || !same) loadNetwork().catch(error => { failure.value = error.message; });
 }
 
-let events = null;
+let events = null, lookedAt = 0, again = 0;
 export function connect() {
   events?.close();
+  clearTimeout(again);
+  lookedAt = Date.now();
   events = new EventSource("/api/v1/live");
   events.addEventListener("stats", event => take(JSON.parse(event.data)));
   events.addEventListener("stop", () => { stopped.value = true; isConnected.value = false; });
   events.onerror = () => {
     isConnected.value = false;
-    if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
+    if (events.readyState === EventSource.CLOSED) again = setTimeout(connect, 2000);
   };
 }
+// A machine that slept may leave a connection that is dead and does not know it.
+function wake() {
+  if (!document.hidden && Date.now() - lookedAt > GAP_MS) connect();
+}
+addEventListener("visibilitychange", wake);
+addEventListener("online", wake);
+setInterval(wake, 5000);
 
 export async function goTo(at) {
   if (at == null) { past.value = null; return; }

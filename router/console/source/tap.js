@@ -17,17 +17,17 @@ export async function* lines(stream) {
   }
 }
 
-const shownValue = value => {
-  const text = value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value);
+export const shownValue = value => {
+  const text = value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value).replace(/^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d*?)0*Z$/, (_, moment, rest) => `${moment}${rest === "." ? "" : rest}Z`);
   return text.length > 80 ? text.slice(0, 79) + "…" : text;
 };
 
-export function Tap({ name }) {
+export function Tap({ name, isWatching = false }) {
   const [where, setWhere] = useState(""), [asked, setAsked] = useState("");
-  const [rows, setRows] = useState([]), [error, setError] = useState(null), [isOn, setOn] = useState(false);
+  const [rows, setRows] = useState([]), [error, setError] = useState(null), [isOn, setOn] = useState(isWatching);
   const [missed, setMissed] = useState(0);
   const kept = useRef([]);
-  useEffect(() => { setOn(false); setRows([]); kept.current = []; setError(null); }, [name]);
+  useEffect(() => { setOn(isWatching); setRows([]); kept.current = []; setError(null); }, [name]);
   useEffect(() => {
     if (!isOn) return;
     const stop = new AbortController();

@@ -43,13 +43,15 @@ function nodeFacts(node) {
   }
   if (node.kind === "output") {
     const o = outputs.value.get(node.id);
-    return o && { text: `${rate(o.rate_per_s)} · u ${utility(utilityOf(o))}`, busy: 0, waiting: o.queue_tuples, lost: 1 - utilityOf(o) };
+    return o && { text: `${rate(o.rate_per_s)} · utility ${utility(utilityOf(o))}`, busy: 0, waiting: o.queue_tuples, lost: 1 - utilityOf(o) };
   }
   const members = node.members.map(name => boxes.value.get(name)).filter(Boolean);
   if (!members.length) return null;
   const busy = members.reduce((a, b) => a + b.busy_ratio, 0), waiting = members.reduce((a, b) => a + b.queue_tuples, 0);
   return { text: `${rate(members[0].rate_per_s)} · ${percent(busy)} busy`, busy, waiting, lost: 1 - utilityBehind(node.members[0]) };
 }
+
+const inset = node => (node.kind === "output" || node.kind === "stream" ? 20 : 8); // of the bar, so that it ends before round corners
 
 function paint(root, plan) {
   for (const node of plan.nodes) {
@@ -62,7 +64,7 @@ function paint(root, plan) {
     if (text.textContent !== words) text.textContent = words;
     const full = Math.min(1, Math.sqrt(facts.waiting / FULL_QUEUE));
     const bar = g.querySelector(".queue");
-    bar.setAttribute("width", (full * (node.width - 12)).toFixed(1));
+    bar.setAttribute("width", (full * (node.width - 2 * inset(node))).toFixed(1));
     g.setAttribute("aria-label", `${node.kind} ${node.title}: ${facts.text}, ${count(facts.waiting)} waiting`);
   }
   for (const edge of plan.edges) {
@@ -147,7 +149,7 @@ export function Graph() {
               <rect class="body" width=${node.width} height=${node.height} rx=${node.kind === "box" || node.kind === "unit" ? 7 : 22} />
               <text class="name" x="14" y="20">${node.title.length > 21 ? node.title.slice(0, 20) + "…" : node.title}</text>
               <text class="facts" x="14" y="35">${node.subtitle}</text>
-              <rect class="track" x="6" y=${node.height - 6} width=${node.width - 12} height="3" rx="1.5" /><rect class="queue" x="6" y=${node.height - 6} width="0" height="3" rx="1.5" />
+              ${node.kind !== "stream" && html`<rect class="track" x=${inset(node)} y=${node.height - 7} width=${node.width - 2 * inset(node)} height="3" rx="1.5" />`}<rect class="queue" x=${inset(node)} y=${node.height - 7} width="0" height="3" rx="1.5" />
               <title>${node.title}</title></g>`;
           })}
         </g>

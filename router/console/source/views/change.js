@@ -7,7 +7,7 @@ import { bytes, clock, count, percent, rate, time, utility } from "../units.js";
 import { Editor } from "./editor.js";
 
 const SETTLE_MS = 400;
-const FATES = { kept: "kept", rebuilt: "rebuilt", added: "added", removed: "removed", altered: "altered" };
+const FATES = { kept: "kept", changed: "changed", rebuilt: "rebuilt", added: "added", removed: "removed", restart: "needs a restart" };
 
 // The line of `name:` under the section of this kind.
 export function lineOf(text, kind, name) {
@@ -22,7 +22,7 @@ export function Diff({ plan }) {
   if (!plan) return null;
   if (plan.same) return html`<p class="quiet">the same as what runs</p>`;
   const told = plan.parts.filter(p => p.fate !== "kept" || p.was);
-  return html`<div class="diff"><p>${Object.keys(FATES).map(fate => [fate, plan.parts.filter(p => p.fate === fate).length]).filter(([, n]) => n).map(([fate, n]) => html`<span key=${fate} class=${`fate ${fate}`}>${n} ${fate}</span>`)}</p>
+  return html`<div class="diff"><p>${Object.keys(FATES).map(fate => [fate, plan.parts.filter(p => p.fate === fate).length]).filter(([, n]) => n).map(([fate, n]) => html`<span key=${fate} class=${`fate ${fate}`}>${n} ${FATES[fate]}</span>`)}</p>
     <${Table} head=${["what", "name", "fate", "why"]} empty="every part is kept" rows=${told.map(p => [p.kind, p.name, html`<span class=${`fate ${p.fate}`}>${p.fate}</span>`, [p.was ? `was ${p.was}` : "", p.why || ""].filter(Boolean).join("; ")])} />
     ${plan.drops_state?.length > 0 && html`<p class="fair">The state of ${plan.drops_state.map(p => p.name || p).join(", ")} will be dropped.</p>`}
     ${plan.needs_restart?.length > 0 && html`<p class="bad">A restart is needed for ${plan.needs_restart.map(p => p.name || p).join(", ")}.</p>`}</div>`;

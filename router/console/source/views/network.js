@@ -5,6 +5,7 @@ import { Graph, colourBy, isCollapsed, search } from "../graph/graph.js";
 import { html } from "../html.js";
 import { ask, goTo, network, past, shown, superboxes } from "../state.js";
 import { clock } from "../units.js";
+import { OutputsTable } from "./outputs.js";
 
 const times = signal([]);
 const refresh = () => ask("/api/v1/past").then(answer => { times.value = answer.times_ns; }, () => {});
@@ -41,8 +42,8 @@ export function NetworkView() {
       ${colourBy.value === "utility"
         ? html`<li class="good">outputs behind it above 0.9</li><li class="fair">0.5 to 0.9</li><li class="bad">below 0.5</li>`
         : html`<li class="good">busy below 60 %</li><li class="fair">60 to 90 %</li><li class="bad">above 90 %</li>`}
-      <li class="bar-mark">bar at the foot: tuples waiting</li><li class="drop-mark">✕ tuples dropped a second</li><li>width of an arrow: its rate</li>
-    </ul>
+      <li class="bar-mark">bar at the foot: tuples waiting</li><li class="drop-mark">✕ tuples dropped a second</li><li>width of an arrow: its rate</li><li>dashed frame: boxes that are scheduled together</li>
+    </ul><${OutputsTable} />
     ${network.value && !network.value.boxes.length && !network.value.streams.length && html`<p class="lead">This daemon has no streams yet. <a href="#start">Begin with ten rows</a>.</p>`}
   </div>`;
 }

@@ -6,6 +6,7 @@ import { Table, Trouble } from "../parts.js";
 import { ask, looks, network, past, post, selected, shown, view } from "../state.js";
 import { count, delivered, percent, rate, time, utility, utilityOf } from "../units.js";
 
+const fine = v => (Math.abs(v) < 10 && v !== 0 ? String(Number(v.toPrecision(3))) : count(v));
 const W = 250, H = 130, L = 34, B = 26, T = 10, R = 12, TRAIL = 60;
 
 function Curve({ title, points, unit, at, trail, note }) {
@@ -34,7 +35,7 @@ function OutputCard({ output }) {
     <div class="curves">
       ${q.latency && html`<${Curve} title="by delay" points=${q.latency} unit=${time} at=${[now.latency.mean_ns || 0, now.utility.latency]} trail=${recent.map(o => [o.latency.mean_ns || 0, o.utility.latency])} note=${`mean ${time(now.latency.mean_ns)}, p99 ${time(now.latency.p99_ns)}`} />`}
       ${q.loss && html`<${Curve} title="by share delivered" points=${q.loss} unit=${v => percent(v)} at=${[now.share_delivered, now.utility.loss]} trail=${recent.map(o => [o.share_delivered, o.utility.loss])} note=${`${delivered(now.share_delivered)} delivered`} />`}
-      ${q.value && html`<${Curve} title=${`by value of ${q.value_field}`} points=${q.value} unit=${count} at=${null} trail=${[]} note=${`${percent(now.utility.value, 1)} of the value delivered`} />`}
+      ${q.value && html`<${Curve} title=${`by value of ${q.value_field}`} points=${q.value} unit=${fine} at=${now.value_point} trail=${recent.map(o => o.value_point).filter(Boolean)} note=${`${now.value_point ? `mean ${fine(now.value_point[0])}; ` : ""}${percent(now.utility.value, 1)} of all worth delivered`} />`}
       ${!q.latency && !q.loss && !q.value && html`<p class="empty">no QoS graph: every tuple counts the same, late or not</p>`}
     </div>
     ${q.prefer && html`<p class="quiet">keeps first: <code>${q.prefer}</code></p>`}</article>`;

@@ -13,7 +13,7 @@ function Journey({ journey, deadline }) {
   return html`<article class="journey">
     <header><strong class=${isLate ? "bad" : ""}>${time(journey.latency_ns)}</strong> from ${journey.stream}, arrived ${clock(journey.arrival_ns)} ${isLate && html`<span class="bad">later than ${time(deadline)}</span>`}</header>
     <div class="timeline" role="img" aria-label=${`timeline of ${time(total)}: ${parts.map(p => `${KINDS[p.kind] || p.kind} ${p.box} ${time(p.ns)}`).join(", ")}`}>
-      ${parts.map((p, i) => html`<span key=${i} class=${`part ${p.kind}`} style=${`flex-grow:${Math.max(p.ns / total, 0.003)}`} title=${`${KINDS[p.kind] || p.kind}${p.box ? ` (${p.box})` : ""}: ${time(p.ns)}`}>${p.ns / total > 0.12 ? `${p.box || p.kind} ${time(p.ns)}` : ""}</span>`)}
+      ${parts.map((p, i) => html`<span key=${i} class=${`part ${p.kind}`} style=${`flex-grow:${Math.max(p.ns / total, 0.003)}`} title=${`${KINDS[p.kind] || p.kind}${p.box ? ` (${p.box})` : ""}: ${time(p.ns)}`}>${p.ns / total > 0.12 ? `${p.box || KINDS[p.kind] || p.kind} ${time(p.ns)}` : ""}</span>`)}
     </div>
     <p class="row">${Object.entries(journey.row).map(([k, v]) => html`<span key=${k}><b>${k}</b> ${v === null ? "NULL" : String(v).slice(0, 80)}</span>`)}</p>
     <details><summary>hops and decisions</summary><${Table} head=${["arc", "in a train of", "decisions for others", "its priority", "passed over by"]}
