@@ -151,6 +151,11 @@ class _ReceiveBuffer:
             raise SessionError("a line of the protocol must be a JSON object")
         return message
 
+    @property
+    def size(self) -> int:
+        """The bytes in it."""
+        return self._size
+
     def next_block(self, size: int) -> bytes | None:
         """Take the next ``size`` bytes; None while there are fewer."""
         if self._size < size:
@@ -180,6 +185,11 @@ class _ReceiveBuffer:
 
 class SourceFramer:
     """The messages of a sender."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the bytes of the message that is not complete."""
+        return self._buffer.size
 
     def __init__(self, batch_bytes: int) -> None:
         self._buffer = _ReceiveBuffer()

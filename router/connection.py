@@ -1,4 +1,4 @@
-"""Connections: a source connection turns bytes into trains, a sink connection is the transport of a reader.
+"""The connection of a sender: it turns bytes into trains. (``reader_connection.py`` has the other kind.)
 
 Connections are thin. The decoder keeps the protocol state; the server and the outlet hold the rules. Connections run on
 the I/O thread. Only a large read is decoded on the decode thread. Reading pauses meanwhile, which keeps the bytes in
@@ -20,24 +20,15 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from router.boundary import SOCKET, TooManyNamesError
+from router.boundary import SOCKET
 from router.client_protocol import (
-    Ack,
-    Forget,
-    ReaderFramer,
-    ReaderHello,
-    SessionError,
     begins_with_hello,
-    check_format,
-    encode_line,
 )
 from router.codecs.base import Decoder, Received
 from router.edge.inbox import EdgeInbox
 from router.edge.sample import EdgeSample
 from router.edge.socket_hold import SocketHold
-from router.named_reader import NamedReader
 from router.source_session import SourceSession
-from router.subscribers import Outlet, Subscriber
 
 if TYPE_CHECKING:
     from router.server import Server, SourcePort
@@ -107,6 +98,10 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._is_tls = False
         self._has_eof = False  # the sender has closed its side in order
         self._is_finished = False
+        self._is_noted = False  # in the account of undecoded bytes
+        self._in_flight_bytes = 0  # of the read that the decode thread has
+        self._waits_for_room = False  # unfinished messages have filled their memory: see ``undecoded.py``
+        self._paused_by_answers = False  # the peer does not read its answers
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
@@ -120,6 +115,8 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._server.register(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._server.undecoded.is_full:
+            self._read_bytes = FIRST_READ_BYTES
         if self._decoder.takes_views and self._first_bytes is None:
             self._buffer = np.empty(self._read_bytes, np.uint8).data
         else:
@@ -152,7 +149,8 @@ class SourceConnection(asyncio.BufferedProtocol):
         elif nbytes < self._server.decode_thread_bytes:
             self._take(self._decode(data, arrival_ns))
         else:
-            self._decode_on_thread(lambda: self._decode(data, arrival_ns))
+            self._decode_on_thread(nbytes, lambda: self._decode(data, arrival_ns))
+        self.note_undecoded()
 
     def _take_read(self, nbytes: int) -> bytes:
         """Return the bytes of a read: the buffer itself if it belongs to this read alone and is at least half full."""
@@ -183,7 +181,54 @@ class SourceConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
         self._hold.close()
+        self._server.undecoded.forget(self)
         self._server.unregister(self)
+
+    def pause_writing(self) -> None:
+        """Read nothing more from a peer that does not read its answers: it could make the daemon keep any number."""
+        self._paused_by_answers = True
+        self._set_reading()
+
+    def resume_writing(self) -> None:
+        self._paused_by_answers = False
+        self._set_reading()
+
+    # -- what is not decoded yet --------------------------------------------------------------------------------------
+
+    def note_undecoded(self) -> None:
+        """Tell the common account what this connection holds (``undecoded.py``)."""
+        unfinished, kept = self._in_flight_bytes, self._decoder.kept_bytes
+        if self._session is not None:
+            unfinished += self._session.undecoded_bytes
+        elif self._inbox is not None:
+            unfinished += self._inbox.undecoded_bytes
+        if not self._decoding:
+            unfinished += self._decoder.unfinished_bytes
+        if unfinished or kept or self._is_noted:
+            self._is_noted = bool(unfinished or kept)
+            self._server.undecoded.note(self, unfinished, kept)
+
+    @property
+    def stream_key(self) -> int:
+        return self.port.stream.number
+
+    @property
+    def is_stalled(self) -> bool:
+        waits_for_us = self._is_decoding or self._paused_by_server or self._paused_by_session or self._is_held
+        return not waits_for_us and not self._hold.has_bytes
+
+    def set_waits_for_room(self, waits: bool) -> None:
+        if waits != self._waits_for_room:
+            self._waits_for_room = waits
+            self._set_reading()
+
+    def give_up(self, why: str) -> None:
+        if self._session is not None:
+            self._session.close_with_error(why)
+        else:
+            self.refuse(why)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     @property
     def _is_decoding(self) -> bool:
@@ -221,6 +266,7 @@ class SourceConnection(asyncio.BufferedProtocol):
     def _take_from_inbox(self, received: Received, dropped: int) -> None:
         self._lost += dropped
         self._take(received)
+        self.note_undecoded()
         if self._ended:
             self.finish()
 
@@ -235,14 +281,17 @@ class SourceConnection(asyncio.BufferedProtocol):
         self._resting = False
         self._set_reading()
 
-    def _decode_on_thread(self, work: Callable[[], Received]) -> None:
+    def _decode_on_thread(self, nbytes: int, work: Callable[[], Received]) -> None:
         self._decoding = True
+        self._in_flight_bytes = nbytes
         self._set_reading()
         self._server.decode_on_thread(work, self._decoded)
 
     def _decoded(self, received: Received) -> None:
         self._decoding = False
+        self._in_flight_bytes = 0
         self._take(received)
+        self.note_undecoded()
         if self._ended:
             self.finish()
         self._set_reading()
@@ -309,7 +358,8 @@ class SourceConnection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing() or self._ended:
             return
         is_busy = self._decoding or self._resting or self._is_held
-        if self._paused_by_server or self._paused_by_session or is_busy:
+        is_full = self._paused_by_server or self._waits_for_room
+        if is_full or self._paused_by_session or self._paused_by_answers or is_busy:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -319,114 +369,6 @@ class SourceConnection(asyncio.BufferedProtocol):
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(b"error: " + message.encode() + b"\n")
             self.transport.close()
-
-    def abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
-
-class SinkConnection(asyncio.Protocol):
-    """The connection of a reader: plain, or named once it has sent hello (``client_protocol.py``).
-
-    The bytes that a plain reader sends are ignored.
-    """
-
-    def __init__(self, server: Server, outlet: Outlet) -> None:
-        self._server = server
-        self._outlet = outlet
-        self._subscriber: Subscriber | None = None
-        self.is_silent = False  # a reader need not send anything
-        self.transport: asyncio.Transport | None = None
-        self._first_bytes: bytes | None = b""  # None once they show whether the reader uses the client protocol
-        self._framer: ReaderFramer | None = None
-        self._reader: NamedReader | None = None
-        self._is_tls = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        set_tcp_options(transport)
-        self._is_tls = transport.get_extra_info("ssl_object") is not None
-        if self._server.register(self):
-            self.attach()
-
-    def attach(self) -> None:
-        """Begin to get tuples."""
-        assert self.transport is not None
-        self._subscriber = self._outlet.attach(peer_name(self.transport), self.transport)
-
-    def check_name(self, name: str) -> None:
-        """Refuse a client that may not use this name of a reader. Raises SessionError. Here everybody may."""
-
-    def eof_received(self) -> bool:
-        # A reader may close its sending side and read on: `nc host port < /dev/null`. It may be gone as well.
-        if self._is_tls:
-            return False
-        self._server.reader_ended_input(self)
-        if self._reader is not None:
-            self._reader.may_be_gone = True
-        return True
-
-    def data_received(self, data: bytes) -> None:
-        if self._first_bytes is not None:
-            data = self._first_bytes + data
-            is_hello = begins_with_hello(data)
-            self._first_bytes = data if is_hello is None else None
-            if is_hello:
-                self._framer = ReaderFramer()
-        if self._framer is not None:
-            try:
-                for message in self._framer.receive(data):
-                    self._handle(message)
-            except (SessionError, TooManyNamesError) as error:
-                self._close_with_error(str(error))
-
-    def _handle(self, message: ReaderHello | Ack | Forget) -> None:
-        if isinstance(message, ReaderHello):
-            self._become_named(message)
-        elif self._reader is None:
-            return
-        elif isinstance(message, Ack):
-            self._reader.acknowledge(message.number)
-        else:
-            self._reader.forget()
-
-    def _become_named(self, hello: ReaderHello) -> None:
-        assert self.transport is not None
-        history = self._outlet.history
-        if history is None:
-            raise SessionError("a named reader needs engine.data_dir: without it the server keeps no history")
-        self.check_name(hello.name)
-        check_format(hello.format, self._server.sink_format(self._outlet.number), "output")
-        if self._subscriber is not None:
-            self._outlet.detach(self._subscriber)
-            self._subscriber = None
-        self._reader = self._server.named_reader(self._outlet, hello.name, self.transport, history)
-        self._reader.begin(hello.after, hello.nonce)
-
-    def _close_with_error(self, why: str) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(encode_line(_error=why))
-            self.transport.close()
-
-    def pause_writing(self) -> None:
-        if self._subscriber is not None:
-            self._subscriber.paused = True
-        if self._reader is not None:
-            self._reader.paused = True
-
-    def resume_writing(self) -> None:
-        if self._subscriber is not None:
-            self._outlet.resume(self._subscriber)
-        if self._reader is not None:
-            self._reader.paused = False
-            self._reader.pump()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._subscriber is not None:
-            self._outlet.detach(self._subscriber)
-        if self._reader is not None:
-            self._outlet.detach_named(self._reader)
-        self._server.unregister(self)
 
     def abort(self) -> None:
         if self.transport is not None:

@@ -38,6 +38,11 @@ class LineFramer:
         self._line = 1  # of the first byte in _tail, or of the next byte
         self._offset = 0
 
+    @property
+    def held_bytes(self) -> int:
+        """Return the bytes of the unfinished line."""
+        return len(self._tail)
+
     def receive(self, data: bytes) -> list[LineBlock | Reject]:
         out: list[LineBlock | Reject] = []
         if self._skipping:

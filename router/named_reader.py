@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
@@ -40,7 +41,9 @@ class NamedReader:
         encoder: Encoder,
         loop: asyncio.AbstractEventLoop,
         executor: ThreadPoolExecutor,
+        most_bytes: Callable[[], int] = lambda: READ_BYTES,
     ) -> None:
+        """``most_bytes``: of one read, now."""
         self.name = name
         self.transport = transport
         self.paused = False
@@ -49,6 +52,7 @@ class NamedReader:
         self._encoder = encoder
         self._loop = loop
         self._executor = executor
+        self._most_bytes = most_bytes
         self._is_reading = False
         self._read_bytes = FIRST_READ_BYTES
         self._is_welcomed = False
@@ -145,7 +149,7 @@ class NamedReader:
             self.transport.writelines(blocks)
             self._sent_up_to = after
             self._missed += missed
-            self._read_bytes = min(2 * self._read_bytes, READ_BYTES)
+            self._read_bytes = min(2 * self._read_bytes, self._most_bytes())
             if blocks:
                 self.pump()
 

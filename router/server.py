@@ -24,24 +24,27 @@ from functools import partial
 from threading import get_ident
 from time import monotonic_ns
 
-from catalog.config.models import FileSource, LimitsSection, StdinSource, TcpSink, TcpSource
+from catalog.config.models import FileSource, StdinSource, TcpSink, TcpSource
 from catalog.config.units import Address
 from catalog.errors import ListenError
 from catalog.network import Network, Stream
 from router.access.tls import ServerTls
 from router.boundary import Origin, OutputHistory, StreamEntrance
 from router.codecs import CODECS
-from router.codecs.base import Decoder, Intake, Reason, Received
+from router.codecs.base import Decoder, Intake, Reason, Received, Strings
 from router.codecs.encode.frames import load_writers
-from router.connection import SinkConnection, SourceConnection, peer_name
+from router.connection import SourceConnection, peer_name
 from router.dead_letters import DeadLetters
 from router.edge.gauge import EdgeGauge
+from router.limits import Limits
 from router.listeners import Listeners, ReservedListener, WantedListener
 from router.named_reader import NamedReader
 from router.places import ConnectionPlaces
+from router.reader_connection import SinkConnection
 from router.source_rejections import StreamRejections
 from router.source_session import SourceSession, last_of_each_source
 from router.subscribers import Outlet, Wake
+from router.undecoded import UndecodedBytes
 from storage.admission import BatchNumber
 from storage.train import NO_WATERMARK, Train
 
@@ -61,19 +64,6 @@ LOOP_LATE_NS = 2_000_000
 """From here on a read counts from the turn of the event loop that found it: the loop's own clock has milliseconds."""
 
 Connection = SourceConnection | SinkConnection
-
-
-@dataclass(frozen=True)
-class Limits:
-    line_bytes: int = 1024**2
-    batch_bytes: int = 16 * 1024**2
-    connections: int = 1_000
-    dead_letters: int = 1_000
-    backlog: int = 1_024  # connections that the kernel holds for a listener
-
-    @classmethod
-    def of(cls, section: LimitsSection, connections: int, backlog: int) -> Limits:
-        return cls(section.line_bytes, section.batch_bytes, connections, section.dead_letters, backlog)
 
 
 @dataclass
@@ -143,6 +133,7 @@ class Server:
         self._doors = doors or ConnectionDoors()
         self._listeners = Listeners(wake.loop, self.limits.backlog, self._doors.tls)
         self.places: ConnectionPlaces[Connection] = ConnectionPlaces(self.limits.connections, now_ns, wake.loop)
+        self.undecoded = UndecodedBytes(self.limits.undecoded_bytes, self.later)
         self._history_thread = ThreadPoolExecutor(1, "aurorad-history")
         self._sessions: dict[tuple[int, str], SourceSession] = {}  # by stream and source: the one that serves it
         self.ports = [_make_port(s, self.limits) for s in network.streams]
@@ -423,7 +414,10 @@ class Server:
             log.warning("output %s: %s took over the reader %s", outlet.name, peer_name(transport), name)
             before.close_as_replaced()
             outlet.detach_named(before)
-        reader = NamedReader(name, transport, history, outlet.encoder, self._loop, self._history_thread)
+        reader = NamedReader(
+            name, transport, history, outlet.encoder, self._loop, self._history_thread,
+            lambda: outlet.history_read_bytes,
+        )  # fmt: skip
         outlet.attach_named(reader)
         return reader
 
@@ -486,5 +480,8 @@ def _make_port(stream: Stream, limits: Limits) -> SourcePort:
     if isinstance(source, TcpSource | FileSource | StdinSource):
         codec = source.format if isinstance(source, TcpSource) else source.codec
         unit = source.timestamps
-    intake = Intake(stream.schema, unit=unit, line_bytes=limits.line_bytes, batch_bytes=limits.batch_bytes)
+    strings = Strings(limits.pool_bytes)
+    intake = Intake(
+        stream.schema, unit=unit, line_bytes=limits.line_bytes, batch_bytes=limits.batch_bytes, strings=strings
+    )
     return SourcePort(stream, intake, CODECS[codec].decoder, codec, CODECS[codec].is_lines)

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from router.server import Server
 
 WAITING_AT_MOST = 64
-"""Complete batches that may wait for the decode thread. At this number reading pauses."""
+"""Complete batches that may wait for the decode thread. At this number, or at the bytes of one largest batch, reading
+pauses."""
+A_TURN = 256
+"""Batches that a session takes in one turn of the event loop. A peer can put 30,000 empty ones into one read."""
 
 
 class SourceSession:
@@ -48,6 +51,8 @@ class SourceSession:
         self._port = connection.port
         self._framer = SourceFramer(server.limits.batch_bytes)
         self._waiting: deque[tuple[SourceBatch, int]] = deque()  # batches and their times of arrival
+        self._waiting_bytes = 0
+        self._goes_on = False  # in the next turn of the event loop
         self._decoding: tuple[SourceBatch, BatchNumber] | None = None
         self._acked = 0  # the last sequence that the client knows to be on disk
         self.hello: SourceHello | None = None
@@ -75,6 +80,12 @@ class SourceSession:
         """Whether a batch waits or is being decoded."""
         return self._decoding is not None or bool(self._waiting)
 
+    @property
+    def undecoded_bytes(self) -> int:
+        """Return the bytes of batches that wait, are being decoded or are incomplete."""
+        decoding = 0 if self._decoding is None else len(self._decoding[0].payload)
+        return self._framer.held_bytes + self._waiting_bytes + decoding
+
     def receive(self, data: bytes, arrival_ns: int) -> None:
         try:
             for message in self._framer.receive(data):
@@ -82,8 +93,9 @@ class SourceSession:
                     self._welcome(message)
                 else:
                     self._waiting.append((message, arrival_ns))
+                    self._waiting_bytes += len(message.payload)
         except SessionError as error:
-            self._close_with_error(str(error))
+            self.close_with_error(str(error))
         self._pump()
 
     # -- hello --------------------------------------------------------------------------------------------------------
@@ -109,10 +121,25 @@ class SourceSession:
     # -- batches ------------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Take the batches that wait, until one is on the decode thread."""
-        while self._waiting and self._decoding is None and not self._connection.is_closing:
-            self._take(*self._waiting.popleft())
-        self._connection.set_paused_by_session(self._decoding is not None and len(self._waiting) >= WAITING_AT_MOST)
+        """Take the batches that wait, until one is on the decode thread or others have to have a turn."""
+        for _ in range(A_TURN):
+            if not self._waiting or self._decoding is not None or self._connection.is_closing:
+                break
+            batch, arrival_ns = self._waiting.popleft()
+            self._waiting_bytes -= len(batch.payload)
+            self._take(batch, arrival_ns)
+        is_cut = bool(self._waiting) and self._decoding is None and not self._connection.is_closing
+        if is_cut and not self._goes_on:
+            self._goes_on = True
+            self._server.later(0.0, self._go_on)
+        is_much = len(self._waiting) >= WAITING_AT_MOST or self._waiting_bytes >= self._server.limits.batch_bytes
+        self._connection.set_paused_by_session(is_cut or (self._decoding is not None and is_much))
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self._pump()
+        self._connection.note_undecoded()
+        self._connection.finish_if_ended()
 
     def _take(self, batch: SourceBatch, arrival_ns: int) -> None:
         assert self.hello is not None
@@ -134,7 +161,7 @@ class SourceSession:
             self._refuse(batch, self._entrance.refusal or "a batch before it is missing")
         else:
             self._refuse(batch, f"the source is {verdict.value}")
-            self._close_with_error("another client uses this source with a newer epoch")
+            self.close_with_error("another client uses this source with a newer epoch")
 
     def _decode(self, batch: SourceBatch, number: BatchNumber, arrival_ns: int) -> None:
         decoder = self._port.make_decoder()
@@ -159,6 +186,7 @@ class SourceSession:
     def _decoded_on_thread(self, received: Received) -> None:
         self._decoded(received)
         self._pump()
+        self._connection.note_undecoded()
         self._connection.finish_if_ended()
 
     def _decoded(self, received: Received) -> None:
@@ -173,7 +201,7 @@ class SourceSession:
         stream = self._port.stream
         if received.fatal:
             self._numbers.take_back(stream.number, number)
-            self._close_with_error(received.rejects[-1].message)
+            self.close_with_error(received.rejects[-1].message)
             return
         if received.rejects:
             self._port.rejections.add(number.source, number.epoch, number.sequence, received.rejects)
@@ -218,10 +246,12 @@ class SourceSession:
         self._write(encode_line(_ack=sequence, on=self.hello.ack, **refused))
 
     def close_as_replaced(self) -> None:
-        self._close_with_error("another connection serves this source now")
+        self.close_with_error("another connection serves this source now")
 
-    def _close_with_error(self, why: str) -> None:
+    def close_with_error(self, why: str) -> None:
+        """Tell the client why its connection ends, and close it."""
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._write(encode_line(_error=why))
         self._connection.close()
 

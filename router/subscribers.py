@@ -12,6 +12,10 @@ The bytes that wait for a subscriber have a limit. ``when_slow`` says what happe
   it. When half of the buffer is free, the outlet reports that too. It still takes trains that were under way.
 - ``disconnect``: the server disconnects the subscriber.
 
+Readers that stopped at different places hold different trains, and there may be a thousand of them. So all readers of
+an output together have a limit too (``ALL_BUFFERS``). Beyond it, with ``drop``, the reader that is furthest behind
+loses what waits for it.
+
 Law, for each subscriber: offered = delivered + pending + dropped. A tuple is delivered when the kernel has taken its
 bytes; as long as they lie in the transport it is pending. Tuples that are pending when a subscriber leaves are dropped.
 
@@ -34,7 +38,8 @@ from time import perf_counter_ns
 from catalog.readings import SubscriberReading
 from router.boundary import OutputGate, OutputHistory
 from router.codecs.base import Encoder
-from router.named_reader import NamedReader
+from router.named_reader import FIRST_READ_BYTES, READ_BYTES, NamedReader
+from router.plain_reader import EncodedAccount, EncodedTrain, Handed, Subscriber
 from storage.train import Train
 
 log = logging.getLogger("aurorad.router")
@@ -42,6 +47,12 @@ log = logging.getLogger("aurorad.router")
 WRITE_BYTES = 256 * 1024
 """Handed to the transport at a time: enough to fill a socket's buffer, and little enough that most of the bytes that
 wait stay in the subscriber's queue, where the limit applies."""
+WRITES_BYTES, LEAST_WRITE_BYTES = 8 * 1024**2, 16 * 1024
+"""All readers of an output share the first: many readers get less at a time. A thousand that do not read would
+otherwise hold 256 MiB in their transports."""
+ALL_BUFFERS = 2
+"""All readers of an output hold at most this many times the buffer of one, beside their transports. Readers share the
+bytes of a train, so only readers that stopped at different places come near it."""
 
 TrainCallback = Callable[[Train], None]
 
@@ -79,63 +90,6 @@ class Wake:
             outlet.pump()
 
 
-class Subscriber:
-    """One plain reader on a socket. The outlet's lock guards everything but the transport."""
-
-    __slots__ = (
-        "delivered", "disconnecting", "dropped", "gap", "handed_bytes", "in_transport", "lag_ns", "name", "offered",
-        "paused",        "queue", "queued_bytes", "skipping", "transport",
-    )  # fmt: skip
-
-    def __init__(self, name: str, transport: asyncio.WriteTransport) -> None:
-        self.name = name
-        self.transport = transport
-        self.queue: deque[tuple[bytes, int, int]] = deque()  # (bytes, tuples, since when) not yet with the transport
-        self.queued_bytes = 0
-        self.in_transport: deque[tuple[int, int, int]] = deque()  # (handed_bytes after it, tuples, since when)
-        self.lag_ns = 0  # of the last tuples that were handed to the transport
-        self.handed_bytes = 0  # to the transport, since the start
-        self.paused = False  # the transport's buffer is full
-        self.offered = 0
-        self.delivered = 0
-        self.dropped = 0
-        self.gap = 0  # dropped since the last gap marker
-        self.skipping = False  # drops trains until half of the buffer is free
-        self.disconnecting = False  # too slow: the I/O thread disconnects it
-
-    def put(self, data: bytes, tuples: int, since_ns: int) -> None:
-        self.queue.append((data, tuples, since_ns))
-        self.queued_bytes += len(data)
-
-    def count_delivered(self) -> None:
-        """Count the tuples that the kernel has taken by now."""
-        if self.in_transport and not self.transport.is_closing():
-            taken = self.handed_bytes - self.transport.get_write_buffer_size()
-            while self.in_transport and self.in_transport[0][0] <= taken:
-                self.delivered += self.in_transport.popleft()[1]
-
-    def lagging_ns(self, now_ns: int) -> int:
-        """Return how long the next tuple will take to the kernel, as far as it can be known."""
-        waiting = self.in_transport[0][2] if self.in_transport else self.queue[0][2] if self.queue else now_ns
-        return max(self.lag_ns, now_ns - waiting if self.paused or self.queue else 0)
-
-    @property
-    def pending(self) -> int:
-        return sum(t for _, t, _ in self.queue) + sum(t for _, t, _ in self.in_transport)
-
-    def drop_pending(self) -> None:
-        self.dropped += self.pending
-        self.queue.clear()
-        self.in_transport.clear()
-        self.queued_bytes = 0
-
-    def reading(self) -> SubscriberReading:
-        pending_bytes = self.queued_bytes
-        if not self.transport.is_closing():
-            pending_bytes += self.transport.get_write_buffer_size()
-        return SubscriberReading(self.name, self.offered, self.delivered, self.pending, self.dropped, pending_bytes)
-
-
 class Outlet:
     """The readers of one output. The outlet calls ``gate`` to block the output (on a worker) and to release it (on the
     I/O thread). ``history`` holds the output's tuples on disk, for named readers.
@@ -169,6 +123,7 @@ class Outlet:
         self._callbacks: list[tuple[str, TrainCallback]] = []
         self._callback_counts: dict[str, int] = {}
         self._gone = SubscriberReading("(gone)")  # the sums of the subscribers that have left
+        self._account = EncodedAccount()  # guarded by the lock
         self.history = history
         self._named: list[NamedReader] = []
 
@@ -259,6 +214,7 @@ class Outlet:
     def _queue(self, data: bytes, tuples: int, since_ns: int) -> None:
         is_full = False
         with self._lock:
+            chunk = self._account.chunk(data, tuples, since_ns)
             for s in self._subscribers:
                 s.offered += tuples
                 full = s.queued_bytes > 0 and s.queued_bytes + len(data) > self._buffer_bytes
@@ -270,10 +226,24 @@ class Outlet:
                     s.disconnecting = True
                     s.dropped += tuples
                 else:
-                    s.put(data, tuples, since_ns)
+                    s.put(chunk)
                     is_full = is_full or full
+            most_bytes = ALL_BUFFERS * (self._buffer_bytes + len(data)) + WRITES_BYTES
+            if self._when_slow == "drop" and self._account.nbytes > most_bytes:
+                self._relieve(most_bytes)
         if is_full:
             self._block()
+
+    def _relieve(self, limit_bytes: int) -> None:
+        """Have the readers that are furthest behind drop what waits for them, until all together hold at most this
+        much. A reader that still holds old trains in its transport is disconnected. Under the lock."""
+        while self._account.nbytes > limit_bytes:
+            holding = [s for s in self._subscribers if s.oldest is not None and not s.disconnecting]
+            last = min(holding, key=_oldest, default=None)
+            if last is None or _oldest(last) == max(map(_oldest, holding)):
+                return  # they share what they hold
+            if not last.drop_queue():
+                last.disconnecting = True
 
     def _block(self) -> None:
         # The lock covers the change and the call: a release must not overtake a block on its way to the scheduler.
@@ -289,10 +259,10 @@ class Outlet:
 
     def attach(self, name: str, transport: asyncio.WriteTransport) -> Subscriber:
         assert self._encoder is not None
-        subscriber = Subscriber(name, transport)
+        subscriber = Subscriber(name, transport, self._account)
         with self._lock:
             if header := self._encoder.begin():
-                subscriber.put(header, 0, perf_counter_ns())
+                subscriber.put(self._account.chunk(header, 0, perf_counter_ns()))
             self._subscribers = [*self._subscribers, subscriber]
         self._pump(subscriber)
         return subscriber
@@ -310,6 +280,11 @@ class Outlet:
     def named(self, name: str) -> list[NamedReader]:
         """Return the connections that read under this name."""
         return [reader for reader in self._named if reader.name == name]
+
+    @property
+    def history_read_bytes(self) -> int:
+        """Return the most that a named reader may read at a time: what it does not take stays in its transport."""
+        return max(FIRST_READ_BYTES, min(READ_BYTES, WRITES_BYTES // max(1, len(self._named))))
 
     def attach_named(self, reader: NamedReader) -> None:
         self._named = [*self._named, reader]
@@ -333,7 +308,7 @@ class Outlet:
                     s.count_delivered()
                     s.offered += tuples
                     s.handed_bytes += len(data)
-                    s.in_transport.append((s.handed_bytes, tuples, since_ns))
+                    s.in_transport.append(Handed(s.handed_bytes, tuples, since_ns, ()))
                     s.lag_ns = perf_counter_ns() - since_ns
             if writes_at_once:
                 s.transport.write(data)  # may call pause_writing
@@ -362,36 +337,26 @@ class Outlet:
             return
         while not s.paused and not s.transport.is_closing():
             with self._lock:
-                data, tuples, since_ns = self._next_chunk(s)
-            if not data:
+                chunks = self._next_chunks(s)
+            if not chunks:
                 break
+            data = chunks[0].data if len(chunks) == 1 else b"".join([chunk.data for chunk in chunks])
             s.transport.write(data)  # may call pause_writing
             with self._lock:
-                s.handed_bytes += len(data)
-                s.in_transport.append((s.handed_bytes, tuples, since_ns))
-                s.lag_ns = perf_counter_ns() - since_ns
-                s.count_delivered()
+                s.hand(len(data), chunks, perf_counter_ns())
 
-    def _next_chunk(self, s: Subscriber) -> tuple[bytes, int, int]:
-        """Take the next bytes for the transport, their tuples, and since when they wait. A gap marker comes as soon as
-        there is room for what follows."""
-        chunks: list[bytes] = []
-        size = tuples = 0
-        since_ns = s.queue[0][2] if s.queue else perf_counter_ns()
-        while s.queue and size < WRITE_BYTES:
-            data, count, _ = s.queue.popleft()
-            chunks.append(data)
-            size += len(data)
-            tuples += count
-        s.queued_bytes -= size
+    def _next_chunks(self, s: Subscriber) -> tuple[EncodedTrain, ...]:
+        """Take the next chunks for the transport. A gap marker comes as soon as there is room for what follows."""
+        most = max(LEAST_WRITE_BYTES, min(WRITE_BYTES, WRITES_BYTES // len(self._subscribers or (s,))))
+        chunks = s.take(most)
         if s.skipping and s.queued_bytes <= self._buffer_bytes // 2:
             assert self._encoder is not None
-            s.put(self._encoder.gap(s.gap), 0, perf_counter_ns())
+            s.put(self._account.chunk(self._encoder.gap(s.gap), 0, perf_counter_ns()))
             s.gap = 0
             s.skipping = False
             if not chunks:
-                return self._next_chunk(s)
-        return (chunks[0] if len(chunks) == 1 else b"".join(chunks)), tuples, since_ns
+                return self._next_chunks(s)
+        return chunks
 
     def _unblock(self) -> None:
         seems_blocked = self.blocked  # checked again under the lock
@@ -413,3 +378,7 @@ class Outlet:
             if self._encoder is not None and not s.transport.is_closing() and not s.queue:
                 s.transport.write(self._encoder.end())
             s.transport.close()
+
+
+def _oldest(s: Subscriber) -> int:
+    return -1 if s.oldest is None else s.oldest

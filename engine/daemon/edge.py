@@ -20,7 +20,8 @@ from router.boundary import OutputGate, OutputHistory
 from router.codecs.base import Reject
 from router.dead_letters import DeadLetters
 from router.files.pipeline import FilePipeline
-from router.server import Limits, Server
+from router.limits import Limits
+from router.server import Server
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.pipeline import SparkPipeline
 from router.subscribers import Outlet, Wake
@@ -49,7 +50,7 @@ class Edge:
         self._io = io
         self._dead_letters = dead_letters
         self._now_ns = now_ns
-        limits = Limits.of(network.config.limits, shares.data, shares.backlog)
+        limits = Limits.of(network.config.limits, shares.data, shares.backlog, network.config.engine.memory_bytes)
         self.server = Server(
             network,
             wake,

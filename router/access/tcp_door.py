@@ -22,7 +22,8 @@ from router.access.logins import DENIED, Credentials, LoginError, parse_credenti
 from router.access.tls import peer_names
 from router.access.users import User
 from router.client_protocol import HELLO, SessionError, encode_line
-from router.connection import SinkConnection, SourceConnection, peer_name
+from router.connection import SourceConnection, peer_name
+from router.reader_connection import SinkConnection
 from router.server import ConnectionDoors, Server, SourcePort
 from router.subscribers import Outlet
 

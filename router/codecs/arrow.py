@@ -8,7 +8,8 @@ crashes the process. A batch that fails is refused as a whole, and the next one 
 in the reader ends the connection. A NULL in a field that is not nullable refuses its tuple. NaN and infinity are
 values.
 
-Limits hold before memory is allocated (``arrow_frames.py``). Dictionary deltas accumulate, so they count together.
+Limits hold before memory is allocated (``arrow_frames.py``). A connection keeps its dictionaries, so all of them
+together have the limit of one message.
 
 The encoder writes the schema once, then one message a train. Strings are plain: a dictionary would have to be sent
 again whenever the pool grows. Times are timestamps in UTC. A gap is a batch of no rows with ``aurorad.gap`` in its
@@ -59,9 +60,17 @@ class ArrowDecoder:
         self._pipe = _Pipe()
         self._reader: Any = None
         self._columns: list[int] = []  # for each field its column in a batch, -1 when it is not there
-        self._delta_bytes = 0
+        self._dictionaries: dict[int, int] = {}  # by number: the bytes of each, with its deltas
         self._refused = False
         self.received = 0
+
+    @property
+    def unfinished_bytes(self) -> int:
+        return 0 if self._refused else self._framer.held_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(self._dictionaries.values()) if self._dictionaries else 0
 
     def receive(self, data: bytes | memoryview, arrival_ns: int) -> Received:
         out = Received([], [])
@@ -92,13 +101,14 @@ class ArrowDecoder:
             if message.kind == SCHEMA:
                 self._open(message, out)
             elif message.kind == DICTIONARY:
-                self._delta_bytes += len(message.body) if message.is_delta else 0
-                if self._delta_bytes > self._intake.batch_bytes:
+                before = self._dictionaries.get(message.dictionary, 0) if message.is_delta else 0
+                self._dictionaries[message.dictionary] = before + message.unpacked_bytes
+                if self.kept_bytes > self._intake.batch_bytes:
                     self._refuse(
                         out,
                         Reason.TOO_LONG,
                         message.offset,
-                        f"more than {self._intake.batch_bytes:,} bytes of dictionary deltas",
+                        f"more than {self._intake.batch_bytes:,} bytes of dictionaries",
                     )
             elif message.kind == BATCH:
                 self._batch(self._reader.read_next_batch(), message, arrival_ns, out)

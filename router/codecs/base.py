@@ -27,7 +27,16 @@ from storage.train import Train
 
 SAMPLE_BYTES = 256
 POOL_BYTES = 32 * 1024**2
-"""A pool is replaced at this size, not only at its number of entries: 65,536 strings of 1 MiB would be 64 GiB."""
+"""A pool is replaced at this size, not only at its number of entries: 65,536 strings of 1 MiB would be 64 GiB. A small
+memory budget has smaller ones: a train that waits keeps the whole pool of its strings."""
+LEAST_POOL_BYTES = 1024**2
+POOL_SHARE = 1 / 16  # of the budget
+
+
+def pool_bytes(budget_bytes: int) -> int:
+    """Return the size at which a stream begins a new pool."""
+    return max(LEAST_POOL_BYTES, min(POOL_BYTES, int(POOL_SHARE * budget_bytes)))
+
 
 NS_PER = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -101,7 +110,8 @@ class Strings:
     allows one writer at a time, hence the lock. It is held for the distinct strings of one train.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pool_bytes: int = POOL_BYTES) -> None:
+        self._pool_bytes = pool_bytes
         self._interner = StringInterner()
         self._lock = Lock()
 
@@ -125,7 +135,7 @@ class Strings:
             return pool, [pool.code(text) for text in texts]
 
     def _fresh(self) -> StringPool:
-        if self._interner.pool.nbytes > POOL_BYTES:
+        if self._interner.pool.nbytes > self._pool_bytes:
             self._interner.pool = StringPool()
             self._interner.rotations += 1
         return self._interner.fresh()
@@ -154,6 +164,14 @@ class Decoder(Protocol):
     takes_views: ClassVar[bool]  # ``receive`` also takes a memoryview, and may keep it
 
     def __init__(self, intake: Intake) -> None: ...
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Return how many bytes wait for the rest of their message."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return how many bytes the decoder keeps for the messages that follow."""
 
     def receive(self, data: bytes, arrival_ns: int) -> Received:
         """Decode bytes as they arrive, in pieces of any size. Give out each tuple as soon as it is complete."""

@@ -62,6 +62,14 @@ class CsvDecoder:
         self._refused = False
         self.received = 0
 
+    @property
+    def unfinished_bytes(self) -> int:
+        return self._framer.held_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        return 0
+
     def receive(self, data: bytes, arrival_ns: int) -> Received:
         return self._decode(self._framer.receive(data), arrival_ns)
 

@@ -17,7 +17,7 @@ from catalog.errors import AuroraError, NetworkError
 from router.console.files import PageFiles
 from router.console.live import LivePages
 from router.console.past import Past
-from router.http.answers import RequestError, json_answer, read_body
+from router.http.answers import BODIES, RequestError, json_answer
 from router.http.change import problems_json
 from router.http.operations import CONSOLE_OPERATIONS, route_of
 
@@ -129,7 +129,7 @@ class ConsoleHandlers:
 
 async def _json(request: Request) -> dict[str, Any]:
     """Return the object in the body of a request."""
-    body = await read_body(request, MAX_BODY_BYTES, "a request")
+    body = await BODIES.read(request, MAX_BODY_BYTES, "a request")
     try:
         asked = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -56,6 +56,7 @@ class EdgeInbox:
         self._now_ns = now_ns
         self._waiting: deque[tuple[EdgePiece, int]] = deque()  # with the time of arrival
         self._waiting_bytes = 0
+        self._decoding_bytes = 0
         self._lines = 1  # the next line of the decoder, which does not see the lines that are dropped
         self._skips = [(1, 0, 0)]  # from this line of the decoder on: rows and bytes dropped before it
         self._dropped = 0  # rows, not handed to ``take`` yet
@@ -75,6 +76,11 @@ class EdgeInbox:
         self._drop_overdue()
         if not self.is_busy:
             self._submit()
+
+    @property
+    def undecoded_bytes(self) -> int:
+        """Return the bytes that wait, those that are being decoded and those of an unfinished line."""
+        return self._waiting_bytes + self._decoding_bytes + self._sample.held_bytes
 
     def end(self, arrival_ns: int) -> Received:
         """Decode the rest, after the sender has closed and nothing is busy."""
@@ -114,12 +120,13 @@ class EdgeInbox:
 
     def _submit(self) -> None:
         pieces, self._waiting = list(self._waiting), deque()
-        self._waiting_bytes = 0
+        self._decoding_bytes, self._waiting_bytes = self._waiting_bytes, 0
         self.is_busy = True
         self._on_thread(lambda: self._decode(pieces), self._decoded)
 
     def _decoded(self, received: Received) -> None:
         self.is_busy = False
+        self._decoding_bytes = 0
         dropped = self.take_dropped()
         if self._waiting:
             self._drop_overdue()

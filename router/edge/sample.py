@@ -36,6 +36,11 @@ class EdgeSample:
         self._tail = b""  # the beginning of a line whose end has not come
         self._is_inside = False  # the decoder has the beginning of the line that the next byte belongs to
 
+    @property
+    def held_bytes(self) -> int:
+        """Return the bytes of the unfinished line."""
+        return len(self._tail)
+
     def whole(self, data: bytes) -> bytes:
         """Return the bytes of a read for the decoder, with nothing dropped, and an unfinished line as it is."""
         if self._tail:

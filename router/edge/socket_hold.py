@@ -24,6 +24,7 @@ class SocketHold:
         self._descriptor = -1
         self._socket: socket.socket | None = None
         self._left = array.array("i", [0])
+        self._now = array.array("i", [0])
         self._since_ns = 0  # 0: the socket was empty after the last read
         self._read_bytes = 0  # since then
 
@@ -41,6 +42,16 @@ class SocketHold:
         if self._socket is None:
             return 0
         return int(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether bytes wait in the socket now."""
+        try:
+            if self._descriptor >= 0:
+                fcntl.ioctl(self._descriptor, termios.FIONREAD, self._now)
+        except OSError:  # the peer has closed in the meantime
+            return False
+        return self._descriptor >= 0 and self._now[0] > 0
 
     def held_ns(self, nbytes: int, now_ns: int) -> int:
         """Return how long the bytes of a read have waited before it. Call once after each read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -41,14 +42,36 @@ def plain_answer(status: int, error: str, hint: str = "", *, close: bool = False
     return answer
 
 
-async def read_body(request: Request, most: int, what: str) -> bytearray:
-    """Return the body of a request. RequestError when it has more bytes than ``what`` may have."""
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise RequestError(413, f"{what} has at most {most:,} bytes")
-    except ClientDisconnect:
-        raise RequestError(400, "the connection ended before the request") from None  # goes nowhere: the peer is gone
-    return body
+class BodyRoom:
+    """The bodies of all requests that are being read share one limit, and each has a time to come in. So neither many
+    large bodies nor slow ones hold memory. Owner: the I/O thread."""
+
+    def __init__(self, limit_bytes: int = 16 * 1024**2, seconds: float = 30.0) -> None:
+        self.limit_bytes = limit_bytes
+        self.seconds = seconds
+        self.held_bytes = 0
+
+    async def read(self, request: Request, most: int, what: str) -> bytearray:
+        """Return the body of a request. RequestError when it has more bytes than ``what`` may have, comes too slowly,
+        or there is no room."""
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.seconds):
+                async for chunk in request.stream():
+                    self.held_bytes += len(chunk)
+                    body += chunk
+                    if len(body) > most:
+                        raise RequestError(413, f"{what} has at most {most:,} bytes")
+                    if self.held_bytes > self.limit_bytes:
+                        raise RequestError(503, "too many large requests at once", "try again later")
+        except ClientDisconnect:
+            raise RequestError(400, "the connection ended before the request") from None  # the peer is gone
+        except TimeoutError:
+            raise RequestError(408, f"the request was not complete after {self.seconds:g} s") from None
+        finally:
+            self.held_bytes -= len(body)
+        return body
+
+
+BODIES = BodyRoom()
+"""Of this process."""

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from catalog.errors import AuroraError, NetworkError
-from router.http.answers import RequestError, json_answer, read_body
+from router.http.answers import BODIES, RequestError, json_answer
 from router.http.operations import DROP_STATE, DRY_RUN, FORCE, QUERY_FROM
 
 MAX_NETWORK_BYTES = 16 * 1024**2
@@ -98,7 +98,7 @@ async def _answer(work: Any) -> Response:
 
 
 async def _body(request: Request) -> str:
-    body = await read_body(request, MAX_NETWORK_BYTES, "a network file")
+    body = await BODIES.read(request, MAX_NETWORK_BYTES, "a network file")
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -194,14 +194,21 @@ OPERATIONS = (
                   {200: schemas.SAVEPOINT, 404: schemas.ERROR, 409: schemas.ERROR}, (SAVEPOINT_NAME,)),
 )  # fmt: skip
 
+_CHANGED = {
+    200: schemas.OBJECT,
+    408: schemas.ERROR,
+    409: schemas.ERROR,
+    413: schemas.ERROR,
+    422: schemas.PROBLEMS,
+}
 CHANGE_OPERATIONS = (
     HttpOperation("PUT", "/api/v1/network", "put_network", "Run this network file from now on", "change",
-                  {200: schemas.OBJECT, 409: schemas.ERROR, 413: schemas.ERROR, 422: schemas.PROBLEMS},
+                  _CHANGED,
                   (DRY_RUN, DROP_STATE, FORCE), body="a network file"),
     HttpOperation("GET", "/api/v1/queries", "get_queries",
                   "Every query: an output with the boxes that only it needs", "view", {200: schemas.QUERIES}),
     HttpOperation("POST", "/api/v1/queries", "post_query", "Add the boxes and outputs of a file", "change",
-                  {200: schemas.OBJECT, 409: schemas.ERROR, 413: schemas.ERROR, 422: schemas.PROBLEMS},
+                  _CHANGED,
                   (DRY_RUN, QUERY_FROM, FORCE), body="a network file with boxes and outputs"),
     HttpOperation("GET", "/api/v1/queries/{name}", "get_query", "One query", "view",
                   {200: schemas.OBJECT, 404: schemas.ERROR}),
@@ -225,7 +232,7 @@ VIEW_OPERATIONS = (
                   {200: schemas.OBJECT, 404: schemas.ERROR}, (VIEW_WHERE, VIEW_LIMIT)),
 )  # fmt: skip
 
-_WORK = {200: schemas.OBJECT, 413: schemas.ERROR, 422: schemas.PROBLEMS}
+_WORK = {200: schemas.OBJECT, 408: schemas.ERROR, 413: schemas.ERROR, 422: schemas.PROBLEMS}
 CONSOLE_OPERATIONS = (
     HttpOperation("GET", "/", "page", "The page", "view", {200: schemas.TEXT}, media_type="text/html"),
     HttpOperation("GET", "/console/{name}", "page_file", "A file of the page", "view",

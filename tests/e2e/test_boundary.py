@@ -21,8 +21,9 @@ from catalog.network import Arc, Network, Output, PortRef, Stream
 from catalog.qos import QoS
 from catalog.schema import Schema
 from router.boundary import Origin
+from router.limits import Limits
 from router.outlets import make_outlets
-from router.server import Limits, Server
+from router.server import Server
 from router.subscribers import Wake
 from storage.source_numbers import SourceNumbers
 from storage.train import Train

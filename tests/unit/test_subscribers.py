@@ -16,8 +16,9 @@ import uvloop
 
 from catalog.schema import Schema
 from router.codecs import CODECS
-from router.connection import SinkConnection
-from router.subscribers import Outlet, Subscriber, Wake
+from router.plain_reader import EncodedAccount, Handed, Subscriber
+from router.reader_connection import SinkConnection
+from router.subscribers import ALL_BUFFERS, Outlet, Wake
 from storage.train import Train
 
 SCHEMA = Schema.of(n="bigint", s="string")
@@ -319,12 +320,44 @@ def test_pending_counts_what_the_transport_holds() -> None:
             return False
 
     transport = Transport()
-    subscriber = Subscriber("peer", transport)  # type: ignore[arg-type]
+    account = EncodedAccount()
+    subscriber = Subscriber("peer", transport, account)  # type: ignore[arg-type]
     subscriber.offered = 5
     subscriber.handed_bytes = 20
-    subscriber.in_transport.extend([(10, 2, 0), (20, 3, 0)])
+    chunks = [account.chunk(b"x" * 10, tuples, 0) for tuples in (2, 3)]
+    for number, chunk in enumerate(chunks):
+        account.hold(chunk)
+        subscriber.in_transport.append(Handed(10 * (number + 1), chunk.tuples, 0, (chunk,)))
     subscriber.count_delivered()
-    assert (subscriber.delivered, subscriber.pending) == (2, 3)
+    assert (subscriber.delivered, subscriber.pending, account.nbytes) == (2, 3, 10)
     transport.buffered = 0
     subscriber.count_delivered()
-    assert (subscriber.delivered, subscriber.pending) == (5, 0)
+    assert (subscriber.delivered, subscriber.pending, account.nbytes) == (5, 0, 0)
+
+
+def test_readers_that_stopped_at_different_places_hold_two_buffers_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alone may hold its buffer. Together they would hold as many buffers as there are readers."""
+
+    monkeypatch.setattr("router.subscribers.WRITES_BYTES", 64 * 1024)
+
+    async def test() -> None:
+        bench = Bench()
+        text, readers = "y" * 900, []
+        for number in range(12):  # each comes a buffer later than the one before, and reads nothing
+            readers.append(await bench.connect())
+            for _ in range(12):
+                bench.outlet.deliver(train(*range(20 * number, 20 * number + 20), text=text))
+                await asyncio.sleep(0)
+            held = bench.outlet._account.nbytes
+            assert held <= ALL_BUFFERS * (BUFFER_BYTES + 25_000) + len(readers) * 16 * 1024, (number, held)
+            bench.check_laws()
+        good = await bench.connect()
+        bench.outlet.deliver(train(7, text="last"))
+        assert await bench.read_until(good, lambda d: b"last" in d)
+        last = await bench.read_until(readers[-1], lambda d: b"last" in d)  # now it reads: the newest is still there
+        rows = last.count(b'"n"')
+        gaps = sum([int(line[8:-1]) for line in last.splitlines() if line.startswith(b'{"_gap":')])
+        assert rows + gaps == 12 * 20 + 1, "what it did not get is in the gap marker"
+        bench.check_laws()
+
+    run(test)

@@ -157,7 +157,7 @@ class DaemonReadings:
             shed_level=engine.shedding.plan.level,
             spill_bytes=engine.storage.spill_bytes,
             dead_letters=self._server.dead_letters.total,
-            evicted_connections=self._server.places.evicted,
+            evicted_connections=self._server.places.evicted + self._server.undecoded.evicted,
             refused_connections=self._server.places.refused,
             draining=self._is_draining(),
         )

@@ -37,12 +37,15 @@ class Message(NamedTuple):
     body: memoryview
     offset: int  # of its first byte in the connection
     is_delta: bool
+    dictionary: int  # its number, if the message is one
+    unpacked_bytes: int
 
 
 class _Header(NamedTuple):
     kind: int
     body_bytes: int
     is_delta: bool
+    dictionary: int
     packed: tuple[tuple[int, int], ...]  # (offset, length) of the buffers of a compressed body, else empty
 
 
@@ -74,6 +77,11 @@ class ArrowFramer:
         return self._offset - (len(self._head[0]) if self._head else 0)
 
     @property
+    def held_bytes(self) -> int:
+        """Return the bytes of the incomplete message that have come."""
+        return self._size + (len(self._head[0]) if self._head else 0)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no message is incomplete."""
         return not self._size and self._head is None
@@ -89,8 +97,8 @@ class ArrowFramer:
         offset = self._offset - len(head)
         body = _aligned(self._take(header.body_bytes))
         self._head = None
-        self._check_unpacked(header, body, offset)
-        return Message(header.kind, head, body, offset, header.is_delta)
+        unpacked_bytes = self._check_unpacked(header, body, offset)
+        return Message(header.kind, head, body, offset, header.is_delta, header.dictionary, unpacked_bytes)
 
     def _read_head(self) -> tuple[bytes, _Header] | None:
         if self.at_end and self._size:
@@ -135,7 +143,7 @@ class ArrowFramer:
             size -= len(chunk)
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
-    def _check_unpacked(self, header: _Header, body: memoryview, offset: int) -> None:
+    def _check_unpacked(self, header: _Header, body: memoryview, offset: int) -> int:
         total = 0
         for start, length in header.packed:
             if length == 0:
@@ -146,6 +154,7 @@ class ArrowFramer:
             total += length if size < 0 else size  # -1: this one is not compressed
         if total > self._limit:
             raise FrameError(f"a message that unpacks to {total:,} bytes; at most {self._limit:,}", offset, True)
+        return max(total, len(body))
 
 
 def _aligned(body: memoryview) -> memoryview:
@@ -165,13 +174,14 @@ def _read_header(data: bytes) -> _Header:
     if kind not in (SCHEMA, DICTIONARY, BATCH):
         raise struct.error
     if kind == SCHEMA:
-        return _Header(kind, body_bytes, False, ())
+        return _Header(kind, body_bytes, False, 0, ())
     batch = _table(data, message, 2)
-    is_delta = False
+    is_delta, dictionary = False, 0
     if kind == DICTIONARY:
+        dictionary = _i64(data, at) if (at := _field(data, batch, 0)) else 0
         is_delta = bool(data[at]) if (at := _field(data, batch, 2)) else False
         batch = _table(data, batch, 1)
-    return _Header(kind, body_bytes, is_delta, _packed_buffers(data, batch))
+    return _Header(kind, body_bytes, is_delta, dictionary, _packed_buffers(data, batch))
 
 
 def _packed_buffers(data: bytes, batch: int) -> tuple[tuple[int, int], ...]:

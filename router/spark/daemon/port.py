@@ -23,6 +23,8 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 from catalog.errors import AuroraError
+from router.spark.daemon.frame_room import FrameRoom
+from router.spark.daemon.intake import FRAME_BYTES
 from router.spark.daemon.pace import JobStoppedError
 from router.spark.daemon.request import PortRequest
 from router.spark.wire.aurorad_wire import VERSION
@@ -35,6 +37,8 @@ CONNECTIONS = 256
 END_SECONDS = 5.0
 SILENT_SECONDS = 10.0
 RETRY_SECONDS = 0.1
+FRAMES_BYTES = FRAME_BYTES + 32 * 1024**2
+"""Of all peers together: a largest frame, and others beside it."""
 
 Handler = Callable[[Peer, PortRequest], None]
 
@@ -60,6 +64,7 @@ class SparkPort:
         self._peers: dict[Peer, Thread] = {}
         self._connections = connections
         self._silent_s = silent_s
+        self.room = FrameRoom(FRAMES_BYTES, silent_s)
         self._closed = Event()
         self._thread: Thread | None = None
         self.address = ""
@@ -95,7 +100,7 @@ class SparkPort:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            one = Peer(sock, name)
+            one = Peer(sock, name, self.room)
             thread = Thread(target=self._serve, args=(one,), name="aurorad-spark-peer", daemon=True)
             with self._lock:
                 if self._closed.is_set() or not self._has_place():

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -34,12 +34,24 @@ class GoneError(Exception):
     """The other side closed the connection, or the port closed it while it stops."""
 
 
+class ReceiveRoom(Protocol):
+    """Where a peer takes the memory for a frame from."""
+
+    def take(self, holder: Peer, nbytes: int) -> None:
+        """Wait until there is memory for a frame of this size."""
+
+    def give_back(self, holder: Peer) -> None:
+        """Give the memory of the last frame back."""
+
+
 class Peer:
     """One connection, as its handler sees it. Owner: the connection's thread."""
 
-    def __init__(self, sock: socket.socket, name: str) -> None:
+    def __init__(self, sock: socket.socket, name: str, room: ReceiveRoom | None = None) -> None:
+        """``room`` limits the frames of all peers together."""
         self.name = name
         self._sock = sock
+        self._room = room
         self._sends_frames = False
         self._wait_all = socket.MSG_WAITALL
         self.ssl_socket: ssl.SSLSocket | None = None
@@ -93,7 +105,14 @@ class Peer:
         while size := struct.unpack(">I", self._exactly(4))[0]:
             if size > limit:
                 raise PortError(f"a message has {size:,} bytes; the limit is {limit:,}")
-            yield self._exactly(size)
+            if self._room is None:
+                yield self._exactly(size)
+                continue
+            self._room.take(self, size)
+            try:
+                yield self._exactly(size)
+            finally:  # when the next frame is asked for, or the request has ended
+                self._room.give_back(self)
 
     def _exactly(self, size: int) -> memoryview:
         """Receive into memory that is not cleared first and that the decoder keeps, in one call of the kernel."""
