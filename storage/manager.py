@@ -219,7 +219,7 @@ class StorageManager:
 
         Boxes with less than an even share keep what they have; the others share the rest evenly. Without the lock.
         """
-        left = int(self.budget_bytes * STATE_SHARE)
+        left = int(min(self.budget_bytes, self.room_bytes) * STATE_SHARE)  # less room: more state goes to disk
         others = self.state_bytes - self._state_by_box.get(box, 0)
         if others <= left // 2:
             return left - others

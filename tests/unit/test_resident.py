@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from engine.daemon.monitor.resident import TRIM_EVERY, ResidentKeeper, line_bytes, resident_bytes, trim_heap
+from engine.daemon.monitor.resident import (
+    TRIM_EVERY,
+    ResidentKeeper,
+    line_bytes,
+    margin_bytes,
+    next_room,
+    resident_bytes,
+    trim_heap,
+)
 from storage.manager import StorageManager
 
 BUDGET = 128 * 2**20
@@ -52,6 +60,16 @@ def test_the_edge_gets_less_room_down_to_a_half_and_all_of_it_again() -> None:
     for _ in range(50):
         keeper.look(storage)
     assert storage.room_bytes == BUDGET
+
+
+def test_the_nearer_the_line_the_less_room_and_at_once() -> None:
+    for budget in (32 * 2**20, BUDGET, 512 * 2**20):
+        margin = margin_bytes(budget)
+        rooms = [
+            next_room(budget, budget, line_bytes(budget) - int(margin * share)) for share in (1.1, 0.9, 0.7, 0.5, 0, -1)
+        ]
+        assert rooms == sorted(rooms, reverse=True)
+        assert rooms[0] == budget and rooms[1] < budget and rooms[2] < rooms[1] and rooms[-1] == budget // 2
 
 
 def test_a_process_that_cannot_get_smaller_is_trimmed_once_a_second() -> None:

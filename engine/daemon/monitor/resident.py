@@ -24,11 +24,13 @@ from storage.manager import StorageManager
 log = logging.getLogger("aurorad")
 
 STATM = Path("/proc/self/statm")
-TRIM_BELOW_LINE_BYTES = 60 * 10**6
-SQUEEZE_BELOW_LINE_BYTES = 45 * 10**6
+SQUEEZE_BELOW_LINE_BYTES, SQUEEZE_SHARE = 45 * 10**6, 0.25
+"""The edge gets less room from this distance to the line on: these bytes and this share of the budget. What arrives
+between two looks grows with the budget."""
+TRIM_EARLIER_BYTES = 15 * 10**6
 TRIM_EVERY = 10  # looks: a process that cannot get smaller would otherwise spend a tenth of a core on trying
 LEAST_ROOM = 0.5  # of the budget
-SQUEEZE, GROW = 0.9, 0.02  # of the room, of the budget; a tick is 100 ms
+GROW = 0.02  # of the budget; a tick is 100 ms
 
 
 def line_bytes(budget_bytes: int) -> int:
@@ -36,11 +38,17 @@ def line_bytes(budget_bytes: int) -> int:
     return int(1.25 * budget_bytes + 250e6)
 
 
+def margin_bytes(budget_bytes: int) -> int:
+    """Return from which distance to the line on the edge gets less room."""
+    return SQUEEZE_BELOW_LINE_BYTES + int(SQUEEZE_SHARE * budget_bytes)
+
+
 def next_room(room_bytes: int, budget_bytes: int, resident_bytes: int) -> int:
-    """Return the room of the edge after a look at the resident size."""
-    if resident_bytes > line_bytes(budget_bytes) - SQUEEZE_BELOW_LINE_BYTES:
-        return max(int(budget_bytes * LEAST_ROOM), int(room_bytes * SQUEEZE))
-    return min(budget_bytes, room_bytes + int(budget_bytes * GROW))
+    """Return the room of the edge after a look at the resident size: the less, the nearer the line is. It falls at once
+    and grows slowly."""
+    left = (line_bytes(budget_bytes) - resident_bytes) / margin_bytes(budget_bytes)
+    wanted = int(budget_bytes * max(LEAST_ROOM, min(1.0, left)))
+    return min(wanted, room_bytes + int(budget_bytes * GROW))
 
 
 def resident_bytes() -> int:
@@ -72,7 +80,10 @@ class ResidentKeeper:
         budget_bytes = storage.budget_bytes
         size_bytes = self._read()
         self._looks_until_trim = max(0, self._looks_until_trim - 1)
-        if size_bytes > line_bytes(budget_bytes) - TRIM_BELOW_LINE_BYTES and not self._looks_until_trim:
+        if (
+            size_bytes > line_bytes(budget_bytes) - margin_bytes(budget_bytes) - TRIM_EARLIER_BYTES
+            and not self._looks_until_trim
+        ):
             self._looks_until_trim = TRIM_EVERY
             self._trim()
             size_bytes = self._read()
