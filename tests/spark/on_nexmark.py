@@ -12,6 +12,7 @@ from engine.lab.bench.nexmark.generator import SCHEMAS, Events, generate
 from engine.lab.bench.nexmark.queries import QUERIES, Query
 from engine.lab.bench.nexmark.run_query import run_query
 from engine.on_spark.lanes import result_batch, result_schema
+from engine.on_spark.plan import make_plan
 from engine.run.network_file import read_network
 from router.codecs.encode.pool_arrays import PoolArrays
 from storage.train import Train
@@ -57,6 +58,9 @@ def main() -> None:
                 work = Path(folder)
                 write(work, events, query)
                 text = text_of(query, work)
+                if refused := make_plan(read_network(text, {})).refusals:
+                    print(f"{query.name}: refused there: {refused[0].message}")
+                    continue
                 run_spark(session, text, work, shards=3)
                 found = read_out(work / "out", read_network(text, {}))["answer"]
             wanted = Counter(row for t in run_query(query, events, slack=SLACK).trains for row in shown_train(t))

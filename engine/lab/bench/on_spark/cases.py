@@ -17,6 +17,7 @@ import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 
 Case = Literal["window", "join"]
+GIVE_UP_SECONDS = 60.0  # on one run of Spark's own operators: then its rate is at most that
 SYMBOLS = 1_000
 BATCHES = 4
 START_US = 1_700_000_000 * 10**6

@@ -19,14 +19,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
-from engine.lab.bench.on_spark.cases import Case, answer_of, native, network
+from engine.lab.bench.on_spark.cases import GIVE_UP_SECONDS, Case, answer_of, native, network
 from engine.lab.bench.on_spark.state_case import STATE_NETWORK
 from engine.on_spark.plan import make_plan
 from engine.on_spark.run import NEEDED, run_query
 from engine.on_spark.service import end_spark
 from engine.run.network_file import read_network
-
-GIVE_UP_SECONDS = 60.0  # on one run of Spark's own operators: then its rate is at most that
 
 
 class Runs:
