@@ -3,6 +3,7 @@
 python -m tests.spark.on_spark_long 200            # every kind of box, 200 seeds, 1 to 7 shards, without Spark
 python -m tests.spark.on_spark_long --cluster 10   # the cluster with killed executors and drivers, ten times
 python -m tests.spark.on_spark_long --rows 20000000   # Parquet through the command, sums against DuckDB
+python -m tests.spark.on_spark_long --kills 5      # the driver killed at random moments on one checkpoint
 python -m tests.spark.on_spark_long --nexmark      # NEXMark on Spark and on the daemon
 """
 
@@ -18,6 +19,7 @@ import pytest
 
 from engine.on_spark import shard_state
 from tests.property.test_on_spark_stages import BOXES, check_disorder
+from tests.spark import on_kills
 from tests.spark.on_nexmark import main as nexmark
 from tests.spark.on_rows import run
 
@@ -41,12 +43,16 @@ def main() -> None:
     parser.add_argument("seeds", type=int, nargs="?", default=0)
     parser.add_argument("--cluster", type=int, default=0)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--nexmark", action="store_true")
     given = parser.parse_args()
     disorder(given.seeds)
     if given.rows:
         with TemporaryDirectory() as folder:
             print(run(given.rows, Path(folder)))
+    if given.kills:
+        with TemporaryDirectory() as folder:
+            on_kills.run(given.kills, int(time.time()), Path(folder))
     if given.nexmark:
         nexmark()
     for number in range(given.cluster):
