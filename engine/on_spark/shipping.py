@@ -7,11 +7,12 @@ archive cannot bring. ``check_executors`` asks for them before the first batch.
 
 from __future__ import annotations
 
+import struct
 import sys
 import zipfile
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import MAGIC_NUMBER, cache_from_source, find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ NEEDED = ("numpy", "pyarrow", "pydantic", "yaml", "sqlglot", "orjson", "re2")
 NAMES = {"yaml": "pyyaml", "re2": "google-re2"}  # as pip calls them, where it differs
 CLIENT = "pyspark_aurorad"
 ROOT = Path(__file__).resolve().parents[2]
+LEFT_OUT = (ROOT / "engine" / "lab", ROOT / "engine" / "cli", ROOT / "engine" / "daemon")
 TASKS_A_CORE = 3  # tasks go where a core is free: more of them reach more executors
 
 
@@ -40,13 +42,32 @@ def archive(folder: Path) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         for file, name in _sources():
             out.write(file, name)
+            if (code := _compiled(file)) is not None:
+                out.writestr(f"{name}c", code)
     return path
+
+
+def _compiled(file: Path) -> bytes | None:
+    """Return the compiled module, if Python has kept it: 0.4 s of CPU less for each worker that starts.
+
+    The header says that nobody needs to compare it with the source. Another version of Python takes the source.
+    """
+    try:
+        code = Path(cache_from_source(str(file))).read_bytes()
+        written = file.stat()
+    except OSError:
+        return None
+    found = struct.pack("<III", 0, int(written.st_mtime) & 0xFFFFFFFF, written.st_size & 0xFFFFFFFF)
+    if code[:4] != MAGIC_NUMBER or code[4:16] != found:
+        return None
+    return code[:4] + struct.pack("<IQ", 1, 0) + code[16:]
 
 
 def _sources() -> Iterator[tuple[Path, str]]:
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):
-            yield file, file.relative_to(ROOT).as_posix()
+            if not any(folder in file.parents for folder in LEFT_OUT):
+                yield file, file.relative_to(ROOT).as_posix()
     client = client_folder()
     for file in sorted(client.glob("*.py")) if client is not None else ():
         yield file, f"{CLIENT}/{file.name}"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import py_compile
 import subprocess
 import sys
 import threading
 import time
+import zipfile
+from pathlib import Path
 
 import pytest
 
-from engine.on_spark import service
+from engine.on_spark import service, shipping, stage_task
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -64,3 +67,27 @@ def test_the_session_is_stopped_before_its_jvm(monkeypatch: pytest.MonkeyPatch) 
 
     service.end_spark(Session(), jvm)
     assert seen == [None] and jvm.returncode is not None
+
+
+def test_the_archive_has_what_a_stage_imports_compiled(tmp_path: Path) -> None:
+    """Python imports it from there alone, takes what is compiled, and takes the source where the version differs."""
+    py_compile.compile(stage_task.__file__)  # as Python does when the driver imports it, unless it is told not to
+    path = shipping.archive(tmp_path)
+    names = set(zipfile.ZipFile(path).namelist())
+    assert "engine/on_spark/stage_task.pyc" in names and "pyspark_aurorad/wire.py" in names
+    assert not any(name.startswith("engine/lab/") for name in names)
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        for name in names:
+            data = whole.read(name)
+            other.writestr(name, b"\0\0\0\0" + data[4:] if name.endswith(".pyc") else data)
+    for archive, is_compiled in ((path, True), (tmp_path / "other.zip", False)):
+        code = (
+            "import sys; sys.path[:] = [sys.argv[1]] + [p for p in sys.path if p]\n"
+            "sys.meta_path = [f for f in sys.meta_path if 'Editable' not in repr(f)]\n"
+            "import engine.on_spark.stage_task as s; print(s.__file__)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, archive], cwd="/", capture_output=True, text=True, check=True
+        )
+        assert done.stdout.startswith(str(archive)), done.stdout
+        assert (done.stdout.strip().endswith("stage_task.pyc")) == is_compiled
