@@ -29,11 +29,30 @@ def remarks_on(network: Network, unordered: Collection[BoxNode]) -> Iterator[Rem
     """``unordered``: the boxes that go by the order of arrival where no field says it."""
     for stream in network.streams:
         yield from _source(stream)
+        if stream.time_field is None and any(network.arcs[arc].timed for arc in stream.arcs):
+            message = "without a time its tuples are of the time of their batch, so windows differ from the daemon's"
+            yield Remark(("streams", stream.name), message, "name the field with the event time: time: ts", True)
     for node in network.boxes:
         yield from _box(node, node in unordered)
     for output in network.outputs:
         yield from _sink(output)
     yield from _overload(network)
+    yield from _history(network)
+
+
+def _history(network: Network) -> Iterator[Remark]:
+    """No tuples are kept there, so nothing can start in the past."""
+    config = network.config
+    for output in network.outputs:
+        if output.start is not None:
+            message = "no history is kept there: an output begins with what comes"
+            yield Remark(("outputs", output.name, "start"), message, "leave it out, or run it in a daemon")
+    for section, entries in (("streams", config.streams), ("boxes", config.boxes)):
+        for name, entry in entries.items():
+            if entry.keep is not None:
+                yield Remark(
+                    (section, name, "keep"), "no history is kept there", "keep it at the edge, in a daemon", True
+                )
 
 
 def _source(stream: Stream) -> Iterator[Remark]:
@@ -71,6 +90,9 @@ def _box(node: BoxNode, is_unordered: bool) -> Iterator[Remark]:
     if node.kind in ("universal", "python"):
         yield Remark((*path, node.kind), f"{node.kind} boxes run in the daemon only", "run it at the edge, in a daemon")
         return
+    if node.kind == "view":
+        yield Remark((*path, node.kind), "a view is asked over HTTP, and there is no daemon", "write it to a sink")
+        return
     if is_unordered:
         hint = "name the field that says it, in the streams before it: order: seq"
         yield Remark(path, f"{goes_by_arrival(node)}, and a cluster has no order of arrival", hint)
@@ -107,5 +129,9 @@ def _overload(network: Network) -> Iterator[Remark]:
         if stream.overload == "shed":
             message = "nothing is shed there: batches wait, and QoS graphs have no effect"
             yield Remark(("streams", stream.name, "overload"), message, "shed at the edge, in a daemon", True)
+    for output in network.outputs:
+        if "qos" in network.config.outputs[output.name].model_fields_set:
+            message = "QoS has no effect there: batches run one after another, with all of their tuples"
+            yield Remark(("outputs", output.name, "qos"), message, "", True)
     if network.config.engine.data_dir is not None:
         yield Remark(("engine", "data_dir"), "the state is in the checkpoint (--checkpoint)", "", True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from engine.on_spark.store import SparkCheckpointError
 from engine.run.network_file import read_network
 from router.spark.driver import commits
 from router.spark.wire.errors import SparkUnavailableError
-from tests.spark.on_spark_world import NOW_NS, Batch, bare_python, read_out, run_engine, run_spark, write_batches
+from tests.spark.on_spark_world import Batch, bare_python, read_out, run_engine, run_spark, write_batches
 
 pytest.importorskip("pyspark")
 
@@ -140,79 +139,6 @@ def test_a_batch_that_is_cut_off_anywhere_is_exact(
         monkeypatch.setattr(target, name, whole)
     run_spark(session, text, tmp_path, shards=2)
     assert read_out(tmp_path / "out", network) == run_engine(text, batches)
-
-
-ODD = """
-streams:
-  odd:
-    schema: {ts: timestamp, d: "double?", s: "string?", n: "bigint?", at: "timestamp?"}
-    time: ts
-    slack: 2s
-    source: {spark: parquet, path: FOLDER/in/odd, options: {maxFilesPerTrigger: 1}}
-  plain:
-    schema: {ts: timestamp, d: double, n: int}
-    time: ts
-    slack: 2s
-    source: {spark: parquet, path: FOLDER/in/plain, options: {maxFilesPerTrigger: 1}}
-boxes:
-  by_d: {aggregate: odd, window: {tumbling: 5s}, by: [d], select: {c: "count(*)", n: "sum(n)"}}
-  by_s: {aggregate: odd, window: {tumbling: 5s}, by: [s, at], select: {c: "count(*)", m: "max(n)"}}
-  pairs: {join: [odd, plain], on: "l.d = r.d", within: 1s, select: {ts: l.ts, d: l.d, n: l.n, m: r.n}}
-  mixed: {join: [odd, plain], on: "l.n = r.n", within: 1s, select: {ts: l.ts, n: l.n, d: r.d}}
-  passed: {filter: odd, where: "d > 1 or s like '%ß%' or d = 0"}
-outputs:
-  out_d: {from: by_d, sink: {spark: parquet, path: FOLDER/out/out_d}}
-  out_s: {from: by_s, sink: {spark: parquet, path: FOLDER/out/out_s}}
-  out_pairs: {from: pairs, sink: {spark: parquet, path: FOLDER/out/out_pairs}}
-  out_mixed: {from: mixed, sink: {spark: parquet, path: FOLDER/out/out_mixed}}
-  out_passed: {from: passed, sink: {spark: parquet, path: FOLDER/out/out_passed}}
-  out_late: {from: by_d.late, sink: {spark: parquet, path: FOLDER/out/out_late}}
-"""
-
-
-def odd_rows(seed: int, batch: int) -> Batch:
-    """Keys that are NULL, NaN, minus zero, long or no ASCII; times before 1970; numbers at the ends of their range;
-    most rows of one key; rows at the watermark, and behind it."""
-    rng = random.Random(seed)
-    start = -20 * 10**6 + batch * 10 * 10**6  # 20 s before 1970
-    newest = start + 9 * 10**6
-    doubles = [None, float("nan"), -0.0, 0.0, float("inf"), float("-inf"), 5e-324, 1.5]
-    texts = [None, "", "ß" * 9, "\U0001f600", "x" * 70_000, "\x00", "a'b`c\\", "NULL"]
-    numbers = [None, 2**63 - 1, -(2**63), 0, 7]
-    odd = [
-        {
-            "ts": rng.randrange(start, newest), "d": 1.5 if rng.random() < 0.7 else rng.choice(doubles),
-            "s": rng.choice(texts), "n": rng.choice(numbers), "at": rng.choice([None, -1, 0, 2**63 // 1_000]),
-        }
-        for _ in range(150)
-    ]  # fmt: skip
-    odd.append({"ts": newest, "d": 0.0, "s": None, "n": 1, "at": None})
-    if batch:  # the batch before has moved the watermark to here, and to a microsecond before it
-        moved = newest - 12 * 10**6
-        odd += [{"ts": at, "d": -0.0, "s": "edge", "n": 1, "at": None} for at in (moved, moved - 1, moved - 5 * 10**6)]
-    plain = [{"ts": rng.randrange(start, newest), "d": d, "n": 7} for d in doubles if d is not None for _ in range(3)]
-    return {"odd": odd, "plain": plain}
-
-
-def test_odd_keys_times_and_numbers(session: Any, tmp_path: Path) -> None:
-    """Also rows that the daemon refuses at its edge: no time, and times that its 64 bits cannot hold."""
-    text = ODD.replace("FOLDER", str(tmp_path))
-    network, batches = read_network(text, {}), [odd_rows(9 + b, b) for b in range(3)]
-    refused: list[dict[str, Any]] = [
-        {"ts": None, "d": 1.5, "s": "no time", "n": 1, "at": None},
-        {"ts": -(10**16), "d": 1.5, "s": "before 1677", "n": 1, "at": None},
-        {"ts": -(10**7), "d": 1.5, "s": "after 2262", "n": 1, "at": 10**16},
-        {"ts": NOW_NS // 1_000 + 7_200 * 10**6, "d": 1.5, "s": "ahead", "n": 1, "at": None},
-    ]
-    write_batches(tmp_path / "in", network, [{**batch, "odd": [*batch["odd"], *refused]} for batch in batches])
-    run = run_spark(session, text, tmp_path, shards=3)
-    found, wanted = read_out(tmp_path / "out", network), run_engine(text, batches)
-    zeros = [
-        {n: Counter({k.replace("'-0'", "'0'"): c for k, c in o.items()}) for n, o in w.items()} for w in (found, wanted)
-    ]
-    assert zeros[0] == zeros[1]
-    assert all(wanted.values()), [name for name, rows in wanted.items() if not rows]
-    assert [report.refused.get("odd", 0) for report in run.reports] == [4, 4, 4, 0]
 
 
 def test_executors_that_have_not_got_our_packages(
