@@ -64,9 +64,10 @@ def _wait(running: Any, batches: BatchRunner, stop: threading.Event) -> None:
         while running.isActive and not stop.is_set():
             stop.wait(WAIT_SECONDS)
     finally:
+        failure = batches.failure  # before the stop: a batch that it cuts off runs again, and is no failure
         if running.isActive:
             running.stop()
-    if batches.failure is not None:
-        raise batches.failure
+    if failure is not None:
+        raise failure
     if (error := running.exception()) is not None and not stop.is_set():
         raise SparkFailedError(str(error).splitlines()[0])
