@@ -66,7 +66,7 @@ def _start(folder: Path, name: str, kind: str, *words: str) -> subprocess.Popen[
     environ.pop("JAVA_HOME", None)
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [*java, *QUICK_JAVA.split(), f"org.apache.spark.deploy.{kind}", *words],
+            [*java, *QUICK_JAVA.split(), "-Dspark.worker.timeout=1200", f"org.apache.spark.deploy.{kind}", *words],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ,
         )  # fmt: skip
 
@@ -90,6 +90,8 @@ def test_killed_executors_and_drivers_are_exact(tmp_path: Path) -> None:
     config = {
         "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false", "spark.driver.extraJavaOptions": QUICK_JAVA,
+        # A machine that others use may stop for minutes. An executor that is killed is noticed by its connection.
+        "spark.network.timeout": "1200s",
         # The number of this process marks its executors, so that the test kills none of another run.
         "spark.executor.extraJavaOptions": f"{QUICK_JAVA} -Daurorad.test={os.getpid()}",
         "spark.pyspark.python": str(bare_python(tmp_path / "python", with_packages=True)),
