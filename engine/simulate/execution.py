@@ -22,6 +22,7 @@ from catalog.stats import Statistics
 from engine.simulate.drops import Drops
 from engine.simulate.interruptible import InterruptiblePlan
 from engine.simulate.overheads import Overheads, Totals
+from engine.simulate.partners import partners_of, train_pairs
 from engine.simulate.quality import DeliveryRecorder
 from engine.simulate.sequences import Line, Sequences, SimulatedPort, SimulatedStep
 from engine.simulate.storage import SimulatedTrain, join
@@ -87,6 +88,7 @@ class Execution:
         self._stretch = 1.0
         self._output_of = [-1 if a.output is None else a.output for a in network.arcs]
         self._seen = [0] * len(network.boxes)  # tuples that each box has taken
+        self._partners = partners_of(network, statistics)
 
     def run(
         self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float, stretch: float = 1.0
@@ -194,9 +196,12 @@ class Execution:
         box_ns = free_ns = 0.0
         all_calls = self._puts = 0
         for box, in_arcs, ports in steps:
+            pairs = None
             if len(in_arcs) == 1:
                 taken = inbox.pop(in_arcs[0], None)
             else:
+                if (partners := self._partners.get(box)) is not None:
+                    pairs = train_pairs(partners, in_arcs, inbox)
                 taken = [t for a in in_arcs if a in inbox for t in inbox.pop(a)]
             if not taken:
                 continue
@@ -211,7 +216,7 @@ class Execution:
                 counts.calls[box] += calls
                 counts.tuples_in[box] += train.count
                 counts.cost_ns[box] += own_ns + tuples_ns
-            now_ns = self._emit(box, ports, train, now_ns, inbox, nonempty)
+            now_ns = self._emit(box, ports, train, pairs, now_ns, inbox, nonempty)
         totals = self.totals
         totals.calls += all_calls
         totals.storage_ns += self.overheads.claim_ns * self._puts
@@ -224,11 +229,12 @@ class Execution:
         box: int,
         ports: tuple[SimulatedPort, ...],
         train: SimulatedTrain,
+        pairs: int | None,
         now_ns: float,
         inbox: dict[int, list[SimulatedTrain]],
         nonempty: set[int],
     ) -> float:
-        """Send on the tuples that the box lets through. Return the time after that."""
+        """Send on the tuples that the box lets through, of a join its ``pairs``. Return the time after that."""
         count = train.count
         seen = self._seen[box]
         self._seen[box] = seen + count
@@ -236,7 +242,11 @@ class Execution:
         for number, port in enumerate(ports, self._port_start[box]):
             selectivity, handed_on, queued, delivered = port
             out = train
-            if selectivity != 1.0:
+            if pairs is not None:
+                if not pairs:
+                    continue
+                out = train.with_count(pairs)
+            elif selectivity != 1.0:
                 passed = floor((seen + count) * selectivity) - floor(seen * selectivity)
                 if not passed:
                     continue
