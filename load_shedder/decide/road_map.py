@@ -161,34 +161,25 @@ class RoadMap:
 
     def _flow(self, kept: Floats, caps: Mapping[int, float]) -> CappedFlow:
         """Return what is left when each place keeps this share, and no more than its cap of all its tuples."""
-        base, after = self._segments.base, self._segments.after
-        count = len(self.places)
-        reach, open_reach = np.zeros(count), np.zeros(count)  # with caps, and without
-        for i, tuples in base.places.items():
-            reach[i] += tuples
-            open_reach[i] += tuples
-        shares, remains = kept.copy(), np.ones(count)
-        delivered, open_delivered = dict(base.outputs), dict(base.outputs)
-        work_ns = base.cost_ns
-        for i in range(count):  # in the order of the flow
-            left, open_left = reach[i] * kept[i], open_reach[i] * kept[i]
+        open_flow = self._segments.flow(lambda i, tuples: tuples * float(kept[i]))
+        shares = kept.copy()
+
+        def leaves(i: int, tuples: float) -> float:
+            left = tuples * float(kept[i])
             if i in caps and left > caps[i] * self._full[i]:
                 left = caps[i] * self._full[i]
-                shares[i] = left / reach[i]
-            remains[i] = left / self._full[i] if self._full[i] > 0 else 1.0
-            work_ns += left * after[i].cost_ns
-            for child, tuples in after[i].places.items():
-                reach[child] += left * tuples
-                open_reach[child] += open_left * tuples
-            for output, tuples in after[i].outputs.items():
-                delivered[output] = delivered.get(output, 0.0) + left * tuples
-                open_delivered[output] = open_delivered.get(output, 0.0) + open_left * tuples
+                shares[i] = left / tuples
+            return left
+
+        flow = self._segments.flow(leaves)
+        full = np.array(self._full)
+        remains = np.divide(flow.left, full, out=np.ones(len(full)), where=full > 0)
         loss = 0.0
-        for output, tuples in delivered.items():
-            if (whole := self._whole[output]) > 0 and tuples < open_delivered[output]:
+        for output, tuples in flow.outputs.items():
+            if (whole := self._whole[output]) > 0 and tuples < (without := open_flow.outputs[output]):
                 graph = self._graphs[output]
-                loss += _loss(graph, tuples / whole) - _loss(graph, open_delivered[output] / whole)
-        return CappedFlow(shares, remains, self.load_ns - work_ns, loss)
+                loss += _loss(graph, tuples / whole) - _loss(graph, without / whole)
+        return CappedFlow(shares, remains, self.load_ns - flow.work_ns, loss)
 
     def _find(self, saving_ns: float) -> tuple[int, float]:
         """Return how many moves are complete, and the share of the next one."""

@@ -10,11 +10,15 @@ or reaches tuples of more worth, or a place behind it is no longer the narrower 
 lead to it are weighed again; in a network of chains a move touches one place. Where many paths lead to many outputs, a
 weight that changed by less than ``SLIGHT`` is not propagated, so the order of the candidates is nearly right. The
 saving and the loss of each move are exact: they are computed when the move is made.
+
+A drop before one input of a join takes partners from the tuples of the other input, so what those cause is computed
+anew after each move there. A place that leads to both inputs goes down by ``PART`` of its tuples at most in one move,
+because its pairs fall by the square.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -23,7 +27,7 @@ import numpy.typing as npt
 
 from catalog.stats import Floats
 from load_shedder.decide.graphs import WALL, GraphPiece, WorthStep
-from load_shedder.decide.segments import FlowSegments
+from load_shedder.decide.segments import FlowSegment, FlowSegments, JoinInput
 
 Index = npt.NDArray[np.intp]
 
@@ -31,6 +35,7 @@ DROP_NS = 5.0  # the cost of dropping one tuple: a place that saves less than th
 MOVES_A_PLACE = 64  # a safety limit: a map that reaches it ends there (``hit_limit``)
 OPEN = WorthStep(1.0, 1.0, 0.0)  # before the first step: all are kept
 SLIGHT = 0.05  # relative change of a weight since it was last propagated
+PART = 0.05  # of the tuples of a place
 CLOSE = 1e-9  # two events closer than this share of a flow count as one
 
 
@@ -54,6 +59,7 @@ class FlowChange(NamedTuple):
     proportional: Index  # places that keep a fixed share: less leaves them, in proportion
     kept_share: Floats  # and that share
     fixed: list[int]  # places that keep a fixed number of tuples
+    joins: dict[JoinInput, float]  # tuples into joins
 
 
 class Walk:
@@ -62,21 +68,17 @@ class Walk:
     def __init__(
         self, segments: FlowSegments, graphs: Sequence[tuple[GraphPiece, ...]], worth: Sequence[tuple[WorthStep, ...]]
     ) -> None:
-        self.after, self.graphs, self.worth = segments.after, graphs, worth
+        self.graphs, self.worth = graphs, worth
         count = len(segments.places)
-        reach = [segments.base.places.get(i, 0.0) for i in range(count)]
-        whole = [segments.base.outputs.get(o, 0.0) for o in range(len(graphs))]
-        for i, segment in enumerate(segments.after):
-            for child, tuples in segment.places.items():
-                reach[child] += reach[i] * tuples
-            for output, tuples in segment.outputs.items():
-                whole[output] += reach[i] * tuples
+        flow = segments.flow(lambda _, tuples: tuples)
+        reach, whole = flow.reach, [flow.outputs.get(o, 0.0) for o in range(len(graphs))]
+        self._segments = segments
+        self._into = flow.joins  # tuples that reach the joins now
+        self.after = segments.expanded(self._into)
         self.full, self.whole = reach, whole  # without shedding: tuples at each place, and of each output
         self.reach, self.left = np.array(reach), np.array(reach)  # tuples that reach a place now, and that leave it
         self.delivered = np.array(whole)  # in tuples of mean worth
-        self.load_ns = segments.base.cost_ns + sum(
-            tuples * s.cost_ns for tuples, s in zip(reach, segments.after, strict=True)
-        )
+        self.load_ns = flow.work_ns
         self.cell = [0] * count  # the cell of tuples that the place gives up next
         # A place is *proportional* when it has given up whole cells, or nothing: when less reaches it, less leaves it
         # in proportion. Any other place is *fixed*: the same number of tuples leaves it while enough reach it.
@@ -86,8 +88,8 @@ class Walk:
         self.corner = np.zeros(len(graphs))  # the delivery at which the current piece ends
         self.moves: list[Move] = []
         self.hit_limit = False
-        self._children = [[(c, t) for c, t in s.places.items() if t] for s in segments.after]
-        self._ends = [[(o, t) for o, t in s.outputs.items() if t and whole[o] > 0] for s in segments.after]
+        self._children = [_there(s.places) for s in self.after]
+        self._ends = [self._outputs_of(s) for s in self.after]
         self._parents: list[list[int]] = [[] for _ in range(count)]
         self._before_output: list[list[int]] = [[] for _ in graphs]  # places with no other place in between
         for i, (children, ends) in enumerate(zip(self._children, self._ends, strict=True)):
@@ -108,6 +110,9 @@ class Walk:
         self._version = [0] * count
         self._candidates: list[tuple[float, float, float, int, int]] = []
 
+        self._before_join: dict[int, set[int]] = {}  # by join: the places whose tuples make pairs there
+        self._feeds_both = self._find_feeds()
+
     def run(self) -> None:
         for i in reversed(range(len(self.after))):
             self._weigh(i)
@@ -124,6 +129,18 @@ class Walk:
                 return
             left -= 1
             self._move(place)
+
+    def _outputs_of(self, segment: FlowSegment) -> list[tuple[int, float]]:
+        return [(o, tuples) for o, tuples in _there(segment.outputs) if self.whole[o] > 0]
+
+    def _find_feeds(self) -> set[int]:
+        """Find the places before each join. Return those that lead to two inputs of one join."""
+        leads: list[set[JoinInput]] = [set() for _ in self.after]
+        for i in reversed(range(len(self.after))):
+            leads[i] = set(self.after[i].joins).union(*(leads[child] for child, _ in self._children[i]))
+            for box, _ in self.after[i].joins:
+                self._before_join.setdefault(box, set()).add(i)
+        return {i for i, keys in enumerate(leads) if len({box for box, _ in keys}) < len(keys)}
 
     # -- weighing -----------------------------------------------------------------------------------------------------
 
@@ -201,11 +218,25 @@ class Walk:
             lost = zip(change.outputs.tolist(), change.worth.tolist(), strict=True)
             loss = sum(worth * self.slope[output] for output, worth in lost)
             self.moves.append(Move(place, change.saved_ns * far, loss * far, flows))
-        self._settle(place, events)
+        self._settle(place, events, self._take_partners(change.joins, far))
+
+    def _take_partners(self, joins: Mapping[JoinInput, float], far: float) -> set[int]:
+        """Take tuples from the inputs of joins. Return the places whose tuples make fewer pairs now."""
+        if not joins or far <= 0:
+            return set()
+        for key, tuples in joins.items():
+            self._into[key] = max(self._into[key] - far * tuples, 0.0)
+        thinned = set[int]().union(*(self._before_join[box] for box, _ in joins))
+        after = self._segments.expanded(self._into)
+        for i in thinned:
+            self.after[i] = after[i]
+            self._children[i], self._ends[i] = _there(after[i].places), self._outputs_of(after[i])
+        return thinned
 
     def _change_per_tuple(self, place: int) -> FlowChange:
         reach: dict[int, float] = {}
         worth: dict[int, float] = {}
+        joins: dict[JoinInput, float] = {}
         saved_ns = 0.0
         due = [place]
         while due:
@@ -215,7 +246,9 @@ class Walk:
             else:
                 leaves, worths = reach[i] * self.kept_share[i], reach[i] * self.passed_on[i]
             saved_ns += leaves * self.after[i].cost_ns
-            for output, tuples in self.after[i].outputs.items() if worths else ():
+            for key, tuples in self.after[i].joins.items():
+                joins[key] = joins.get(key, 0.0) + tuples * leaves
+            for output, tuples in _there(self.after[i].outputs) if worths else ():
                 worth[output] = worth.get(output, 0.0) + tuples * worths
             for child, tuples in self._children[i] if leaves else ():
                 if child not in reach:
@@ -233,12 +266,15 @@ class Walk:
             np.array(proportional, np.intp),
             np.array([self.kept_share[i] for i in proportional]),
             [i for i in reach if not self.kept_share[i]],
+            joins,
         )
 
     def _next_events(self, place: int, change: FlowChange) -> tuple[float, list[tuple[str, int]]]:
         """Return how many tuples per second the move goes, and the events at its end."""
         left, cell = float(self.left[place]), self.worth[place][self.cell[place]]
         events: list[tuple[float, str, int]] = [(left, "empty", place)]
+        if place in self._feeds_both:
+            events.append((max(PART * left, CLOSE * self.full[place]), "part", place))
         if cell.to > 0:
             events.append((max(0.0, left - cell.to * float(self.reach[place])), "cell", place))
         by = dict(zip(change.places.tolist(), change.reach.tolist(), strict=True)) if change.fixed else {}
@@ -253,8 +289,8 @@ class Walk:
         corners = [("corner", o) for o in change.outputs[until <= near].tolist()]
         return far, [(kind, number) for at, kind, number in events if at <= near] + corners
 
-    def _settle(self, place: int, events: list[tuple[str, int]]) -> None:
-        changed: set[int] = {place}
+    def _settle(self, place: int, events: list[tuple[str, int]], thinned: set[int]) -> None:
+        changed: set[int] = {place, *thinned}
         kept_share = self.kept_share[place]
         shaped: set[int] = set()
         if kept_share and self.left[place] < kept_share * self.reach[place] * (1 - CLOSE):
@@ -271,7 +307,7 @@ class Walk:
             elif kind == "corner":
                 self._set_piece(number, min(self.piece[number] + 1, len(self.graphs[number]) - 1))
                 changed.update(self._before_output[number])
-            else:
+            elif kind == "wide":
                 cell = self.worth[number][self.cell[number] - 1] if self.cell[number] else OPEN
                 self._make_proportional(number, cell)
                 self.left[number] = cell.to * self.reach[number]
@@ -298,3 +334,7 @@ class Walk:
 def _next_slope(graph: Sequence[GraphPiece]) -> float:
     """Return the slope of the first piece that is not flat."""
     return next((piece.slope for piece in graph if piece.slope > 0), 0.0)
+
+
+def _there(tuples: Mapping[int, float]) -> list[tuple[int, float]]:
+    return [(number, n) for number, n in tuples.items() if n]

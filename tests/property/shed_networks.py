@@ -58,6 +58,12 @@ def random_case(random: Random) -> tuple[Network, Statistics]:
     return network, statistics
 
 
+def with_joins(network: Network) -> Network:
+    """The same, with every box of several inputs a join: it makes pairs."""
+    boxes = tuple(replace(b, kind="join") if len(b.in_arcs) > 1 else b for b in network.boxes)
+    return replace(network, boxes=boxes)
+
+
 def random_cases(seed: int, count: int, places_at_most: int) -> list[tuple[Network, Statistics, tuple[DropPlace, ...]]]:
     random, found = Random(seed), []
     while len(found) < count:
@@ -74,6 +80,7 @@ class Judge:
     def __init__(self, network: Network, statistics: Statistics, places: tuple[DropPlace, ...]) -> None:
         self.network, self.statistics, self.places = network, statistics, places
         self.whole = np.ones(len(network.outputs))
+        self._full: dict[int, float] = {}  # by arc into a join: its tuples without drops
         self.whole = self._flow(np.ones((1, len(places))))[1][:, 0]
 
     def judge(self, kept: Floats) -> tuple[Floats, Floats]:
@@ -91,19 +98,27 @@ class Judge:
         share = {p.arc: kept[:, i] for i, p in enumerate(self.places)}
         into = np.zeros((len(network.boxes), len(kept)))
         delivered = np.zeros((len(network.outputs), len(kept)))
+        pairs: dict[int, Floats | float] = {}  # by join: the share of its pairs that is left
 
         def send(arcs: tuple[int, ...], tuples: Floats) -> None:
             for a in arcs:
                 left, arc = tuples * share.get(a, 1.0), network.arcs[a]
                 if arc.box is not None:
                     into[arc.box] += left
+                    if network.boxes[arc.box].kind == "join":
+                        self._full.setdefault(a, float(left[0]))  # the first flow is the one without drops
+                        full = self._full[a]
+                        pairs[arc.box] = pairs.get(arc.box, 1.0) * (left / full if full else left)
                 else:
                     delivered[arc.output or 0] += left
 
         for stream in network.streams:
             send(stream.arcs, np.full(len(kept), s.rate_per_s[stream.number]))
         for node in network.boxes:
-            send(node.out_arcs[0], into[node.number] * s.selectivity[node.number])
+            taken = into[node.number]
+            if node.number in pairs:
+                taken = sum(self._full[a] for a in node.in_arcs) * np.asarray(pairs[node.number])
+            send(node.out_arcs[0], taken * s.selectivity[node.number])
         load: Floats = s.effective_cost_ns() @ into + s.output_cost_ns @ delivered
         return load, delivered
 

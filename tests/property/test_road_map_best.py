@@ -16,7 +16,7 @@ from engine.simulate.sketch import NetworkSketch
 from load_shedder.decide.places import find_places
 from load_shedder.decide.road_map import draw_map
 from load_shedder.decide.segments import ModelCosts
-from tests.property.shed_networks import Judge, concave_graph, random_cases, shedding
+from tests.property.shed_networks import Judge, concave_graph, random_cases, shedding, with_joins
 
 CASES = 500
 
@@ -38,6 +38,29 @@ def test_plans_are_near_the_best_possible() -> None:
         ratios.append(utility / max(judge.best(left_ns), 1e-12))
     near = sum(ratio >= 0.95 for ratio in ratios)
     assert near >= 0.95 * CASES, f"{near} of {CASES}, the worst {min(ratios):.3f}"
+
+
+def test_plans_before_joins_are_near_the_best_possible() -> None:
+    """A join makes pairs: drops on one input take partners from the other. Work and loss are as promised, also where a
+    place leads to both inputs; plans are near the best."""
+    random = Random(8)
+    ratios = []
+    for plain, statistics, places in random_cases(3, CASES, places_at_most=4):
+        network = with_joins(plain)
+        if all(node.kind != "join" for node in network.boxes) or len(ratios) == 40:
+            continue
+        judge, road_map = Judge(network, statistics, places), draw_map(network, places, ModelCosts.of(statistics))
+        saving_ns = random.uniform(0.05, 0.9) * road_map.most_ns
+        kept = dict(zip((p.arc for p in road_map.places), road_map.kept(saving_ns), strict=True))
+        rows = np.array([[1.0] * len(places), [kept[p.arc] for p in places]])
+        (load_ns, left_ns), (whole, utility) = (column.tolist() for column in judge.judge(rows))
+        assert load_ns == pytest.approx(road_map.load_ns)
+        assert load_ns - left_ns == pytest.approx(saving_ns, abs=0.03 * load_ns)
+        loss = float(np.interp(saving_ns, road_map.saved_ns, road_map.loss))
+        assert whole - utility == pytest.approx(loss, abs=0.06)
+        ratios.append(utility / max(judge.best(left_ns), 1e-12))
+    near = sum(ratio >= 0.9 for ratio in ratios)
+    assert len(ratios) == 40 and near >= 36, f"{near} of {len(ratios)}, the worst {min(ratios):.3f}"
 
 
 def test_loss_over_gain_never_falls_along_the_map() -> None:
