@@ -11,6 +11,7 @@ boxes in chains of five is ten numpy calls instead of a Python loop. The monitor
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +21,6 @@ from catalog.network import Network
 from catalog.stats import Floats, port_starts
 
 Index = npt.NDArray[np.intp]
-
-MOST_PARTNERS = 20.0  # the most by which drops on one input thin out the partners of the other: beyond, no one knows
 
 
 class Coefficients(NamedTuple):
@@ -75,25 +74,34 @@ class LoadModel:
                 self._arc_port[arc.number], self._arc_source[arc.number] = port, arc.source.box
                 if arc.box is not None:
                     between.append((arc.number, port, arc.source.box, arc.box))
+        self._ports = [slice(int(a), int(b)) for a, b in pairwise(starts)]  # flat, by box
         self._joins = [(n.number, n.in_arcs) for n in network.boxes if n.kind == "join" and len(n.in_arcs) > 1]
         self._from_stream, self._to_output = _pairs(from_stream), _pairs(to_output)
         self._backward = _levels(between, _heights(network), key=2)
         self._forward = _levels(between, _depths(network), key=3)
 
     def coefficients(
-        self, cost_ns: Floats, port_selectivity: Floats, output_cost_ns: Floats | None = None
+        self,
+        cost_ns: Floats,
+        port_selectivity: Floats,
+        output_cost_ns: Floats | None = None,
+        kept_on_arc: Floats | None = None,
     ) -> Coefficients:
         """Return the coefficients. ``cost_ns`` is the cost of a tuple by box (``Statistics.effective_cost_ns``),
-        ``output_cost_ns`` the cost of its delivery by output."""
+        ``output_cost_ns`` the cost of its delivery by output, ``kept_on_arc`` the share that the arcs behind boxes keep
+        (None: all)."""
         boxes = np.array(cost_ns, np.float64)
+        kept = np.ones(self._arcs) if kept_on_arc is None else kept_on_arc
         ends, outputs = self._to_output
         delivery = np.zeros(self._arcs)
         if output_cost_ns is not None:
             delivery[ends] = output_cost_ns[outputs]
             last = ends[self._arc_port[ends] >= 0]
-            np.add.at(boxes, self._arc_source[last], port_selectivity[self._arc_port[last]] * delivery[last])
+            passed = port_selectivity[self._arc_port[last]] * kept[last]
+            np.add.at(boxes, self._arc_source[last], passed * delivery[last])
         for level in self._backward:
-            np.add.at(boxes, level.sources, port_selectivity[level.ports] * boxes[level.targets])
+            passed = port_selectivity[level.ports] * kept[level.arcs]
+            np.add.at(boxes, level.sources, passed * boxes[level.targets])
         arcs = np.where(self.arc_box >= 0, boxes[self.arc_box] if self._boxes else 0.0, delivery)
         numbers, streams = self._from_stream
         return Coefficients(_sums(streams, arcs[numbers], self._streams), arcs, boxes)
@@ -106,17 +114,21 @@ class LoadModel:
             return self._flow(rates, port_selectivity, kept_on_arc, None)
         return self._flow(rates, port_selectivity, kept_on_arc, self._flow(rates, port_selectivity, None, None))
 
-    def unshed_factor(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats) -> Floats:
-        """Return, by box, the factor from its selectivity while arcs keep these shares to the one without drops.
+    def unshed_factor(self, rates: Floats, port_selectivity: Floats, pair_rates: Floats) -> Floats:
+        """Return, by box, the factor from its selectivity to the one at these rates without drops.
 
-        It is 1 except for joins: each tuple of a join meets fewer partners when the other input is shed."""
+        It is 1 except for joins: as many pairs come out as follow from the ``pair_rates`` (NaN: not known) and the
+        tuples of both inputs."""
         factor = np.ones(self._boxes)
-        if self._joins and bool((kept_on_arc < 1.0).any()):
-            whole, left = self.flow(rates, port_selectivity), self.flow(rates, port_selectivity, kept_on_arc)
-            for box, inputs in self._joins:
-                pairs = _kept_pairs(inputs, left.arcs, whole.arcs)
-                if pairs > 0 and whole.boxes[box] > 0:
-                    factor[box] = min(max(left.boxes[box] / whole.boxes[box] / pairs, 1.0), MOST_PARTNERS)
+        passes = port_selectivity.copy()
+        for box, inputs in self._joins:  # numbers are topological: the joins before it have their factor
+            now = float(port_selectivity[self._ports[box]].sum())
+            if not np.isfinite(pair_rates[box]) or now <= 0 or len(inputs) != 2:
+                continue
+            left, right = self._flow(rates, passes, None, None).arcs[list(inputs)].tolist()
+            if left > 0 and right > 0:
+                factor[box] = pair_rates[box] * left * right / (left + right) / now
+                passes[self._ports[box]] *= factor[box]
         return factor
 
     def _flow(self, rates: Floats, port_selectivity: Floats, kept_on_arc: Floats | None, whole: Flow | None) -> Flow:

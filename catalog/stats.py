@@ -15,6 +15,10 @@ tuple does not outweigh one of a thousand. A declared ``cost`` or ``selectivity`
 inputs also has one selectivity for each (P2 section 2.2: "for a multiple input AOP, like the multi-way join, the
 selectivities is calculated for each input").
 
+The selectivity of a join changes with the rates of its inputs, and with every drop before it. Its *pair rate* does not:
+the pairs per second that it makes, over the product of the rates of its inputs. It is measured by the tuples that
+really came, so it tells what the join would make of any others.
+
 Pure arithmetic; time is an argument. Owner: the monitor thread. Readers (policies, the shedder) keep references to the
 arrays, which are indexed by the number of the box, stream or output and written in place. A value that is one tick old
 does no harm.
@@ -45,6 +49,7 @@ SELECTIVITY_TAU_S = 5.0
 RATE_TAU_S = 1.0
 TRAIN_TAU_S = 2.0
 SEED_TUPLES = 20.0  # the weight, in observed tuples, of the first guess of a selectivity
+INPUT_TAU_S = 0.3  # of the rates of a join's inputs: longer than most bands, and not much longer than a plan
 MAX_CALLS_WEIGHT = 100.0  # calls of one tick share its disturbances: more of them add no certainty
 
 
@@ -78,6 +83,11 @@ class Statistics:
         self.input_selectivity: Floats = np.full(len(network.arcs), np.nan)
         self._input_in = np.zeros(len(network.arcs))
         self._input_out = np.zeros(len(network.arcs))
+
+        self.pair_rate: Floats = np.full(len(boxes), np.nan)  # of joins; NaN: not observed yet
+        self._joins = [(b.number, b.in_arcs) for b in boxes if b.kind == "join" and len(b.in_arcs) == 2]
+        self._input_rate = np.zeros(len(network.arcs))  # tuples per second that a join takes by this arc
+        self._met, self._made = np.zeros(len(boxes)), np.zeros(len(boxes))  # products of rates, pairs per second
 
         # The covariance of the filter, [[aa, ab], [ab, bb]], and the weighted sums of the selectivities.
         self._aa = np.square(self.cost_per_call_ns)
@@ -121,6 +131,22 @@ class Statistics:
         self._input_out[at] = keep * self._input_out[at] + made
         seen = at[self._input_in[at] >= SEED_TUPLES]
         self.input_selectivity[seen] = self._input_out[seen] / self._input_in[seen]
+        if self._joins and elapsed_ns > 0:
+            self._observe_pairs(at, np.asarray(came, np.float64), np.asarray(made, np.float64), elapsed_ns / 1e9)
+
+    def _observe_pairs(self, at: Index, came: Floats, made: Floats, elapsed_s: float) -> None:
+        now, pairs = np.zeros(len(self._input_rate)), np.zeros(len(self._input_rate))
+        now[at], pairs[at] = came / elapsed_s, made / elapsed_s
+        self._input_rate += (1.0 - np.exp(-elapsed_s / INPUT_TAU_S)) * (now - self._input_rate)
+        keep = float(np.exp(-elapsed_s / SELECTIVITY_TAU_S))
+        for box, (left, right) in self._joins:
+            # The tuples of this tick met those that the other input has brought lately.
+            met = (now[left] * self._input_rate[right] + now[right] * self._input_rate[left]) / 2
+            if met > 0:
+                self._met[box] = keep * self._met[box] + met
+                self._made[box] = keep * self._made[box] + pairs[left] + pairs[right]
+                if self._input_in[left] >= SEED_TUPLES and self._input_in[right] >= SEED_TUPLES:
+                    self.pair_rate[box] = self._made[box] / self._met[box]
 
     def observe_streams(self, tuples: Counts, elapsed_ns: int) -> None:
         """Take the valid tuples that each stream offered since the last tick, shed or not."""
@@ -167,6 +193,17 @@ class Statistics:
     def unshed_selectivity(self) -> Floats:
         """Return the selectivities by flat port as they would be if nothing were shed: a join would find all pairs."""
         return self.port_selectivity * self.unshed_factor[self.port_box]
+
+    def present_selectivity(self) -> Floats:
+        """Return the selectivities by flat port at the rates at which tuples reach the joins now, with the drops before
+        them."""
+        found = self.port_selectivity.copy()
+        for box, (left, right) in self._joins:
+            a, b = self._input_rate[left], self._input_rate[right]
+            if a + b > 0 and self.selectivity[box] > 0 and np.isfinite(self.pair_rate[box]):
+                ports = slice(self.port_start[box], self.port_start[box + 1])
+                found[ports] *= self.pair_rate[box] * a * b / (a + b) / self.selectivity[box]
+        return found
 
     def carry_over(self, old: Statistics, network: Network, old_network: Network) -> None:
         """Copy the statistics of boxes and streams of the same name and kind: a live change forgets nothing."""
@@ -253,7 +290,7 @@ class Statistics:
 
 _BY_BOX = (
     "cost_per_call_ns", "cost_per_tuple_ns", "selectivity", "train_tuples", "tuple_bytes", "observed_calls",
-    "_aa", "_ab", "_bb", "_clipped_ticks", "_seen_in",
+    "_aa", "_ab", "_bb", "_clipped_ticks", "_seen_in", "pair_rate", "_met", "_made",
 )  # fmt: skip
 _BY_OUTPUT = ("output_cost_ns", "_delivered", "_delivery_ns")
 _BY_PORT = ("port_selectivity", "_seen_out")

@@ -21,6 +21,7 @@ from qos_monitor.means import BoxMeans, BoxMeter, BusyShares, mean_gain
 
 RATE_TAU_S = 1.0
 SHARE_TAU_S = 3.0  # time constant of the delivered share
+LATELY_TAU_S = 0.2  # of the share that the drops of plans keep now
 
 
 class Sample(NamedTuple):
@@ -50,6 +51,7 @@ class Sample(NamedTuple):
     box_ns: Floats = np.zeros(0)  # the cost of a tuple, by box
     port_selectivity: Floats = np.zeros(0)  # by flat port
     workers: int = 0  # at work; 0: as many as there are
+    ahead_ns: Floats = np.zeros(0)  # by arc: the work of a tuple that waits there, with the drops behind it
 
 
 class Sampler:
@@ -64,6 +66,7 @@ class Sampler:
         self._output_rates = np.zeros(len(network.outputs))
         self._utilities = np.ones(len(network.outputs))
         self._arcs = _Kept(len(network.arcs))
+        self._by_plans = _Kept(len(network.arcs), LATELY_TAU_S)  # without the tuples that expired
         self._edge = _Kept(len(network.streams))  # of the rows, that were decoded
         self._subscribers = _Kept(len(network.outputs))
         self.values: Mapping[int, ValueCells] = {}  # by arc with drops by value: the worth of its tuples
@@ -147,6 +150,8 @@ class Sampler:
         offered = self.epoch.load.offered(self._admitted, out)
         shed = _delta((sum(a.shed.values()) for a in before.arcs), (sum(a.shed.values()) for a in now.arcs))
         self._arcs.fold(np.maximum(offered - shed, 0), shed, elapsed_ns)
+        planned = shed - _delta(*((a.shed.get("expired", 0) for a in r.arcs) for r in (before, now)))
+        self._by_plans.fold(np.maximum(offered - planned, 0), np.maximum(planned, 0), elapsed_ns)
         self._busy = cost_ns / elapsed_ns
         self._box_means = self._meter.fold(calls, came, cost_ns, elapsed_ns)
 
@@ -192,10 +197,12 @@ class Sampler:
         stats, load = self.epoch.stats, self.epoch.load
         kept, read, decoded = self._arcs.share(), self._subscribers.share(), self._edge.share()
         stats.kept_share[:] = self._kept_by_box(kept)
-        stats.unshed_factor[:] = load.unshed_factor(stats.rate_per_s, stats.port_selectivity, kept)
+        stats.unshed_factor[:] = load.unshed_factor(stats.rate_per_s, stats.port_selectivity, stats.pair_rate)
         # The load is what the streams demand, as if nothing were shed.
         box_ns, selectivity = stats.unshed_cost_ns(), stats.unshed_selectivity()
         coefficients = load.coefficients(box_ns, selectivity, stats.output_cost_ns)
+        # What waits passes the drops behind it, and meets the partners that those before the joins have left.
+        ahead = load.coefficients(box_ns, stats.present_selectivity(), stats.output_cost_ns, self._by_plans.share())
         present_ns = stats.effective_cost_ns()  # the work done was done at the present train lengths
         priced_ns = float(np.dot(present_ns, self._came) + np.dot(stats.output_cost_ns, self._emitted))
         worth = kept.copy()
@@ -222,7 +229,7 @@ class Sampler:
             output_ideal_ns=load.ideal_ns(stats.cost_per_call_ns, stats.cost_per_tuple_ns),
             offered_rates=self._offered,
             taken_rates=self._taken,
-            backlog_ns=self._waiting * coefficients.arcs,
+            backlog_ns=self._waiting * ahead.arcs,
             work_ns=float(self._busy.sum()) * 1e9 + self._delivery_ns * (1e9 / elapsed_ns),
             busy_ratio=self._busy_ratio(now, elapsed_ns),
             priced_ns=priced_ns * (1e9 / elapsed_ns),
@@ -231,6 +238,7 @@ class Sampler:
             box_ns=box_ns,
             port_selectivity=selectivity,
             workers=now.engine.workers,
+            ahead_ns=ahead.arcs,
         )
 
     def _kept_by_box(self, kept_on_arc: Floats) -> Floats:
@@ -274,11 +282,12 @@ class Sampler:
 class _Kept:
     """The share kept over some seconds: exponentially weighted sums of tuples passed and dropped."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, tau_s: float = SHARE_TAU_S) -> None:
+        self._tau_s = tau_s
         self._passed, self._dropped = np.zeros(count), np.zeros(count)
 
     def fold(self, passed: Floats, dropped: Floats, elapsed_ns: int) -> None:
-        keep = 1.0 - mean_gain(elapsed_ns, SHARE_TAU_S)
+        keep = 1.0 - mean_gain(elapsed_ns, self._tau_s)
         self._passed = keep * self._passed + passed
         self._dropped = keep * self._dropped + dropped
 

@@ -112,7 +112,7 @@ def unit_loads(
     busy = _smoothed(before.unit_busy, now, gain)
     # The price of a waiting tuple is here the work in its own unit alone.
     own = units.model.coefficients(sample.box_ns, sample.port_selectivity * units.inside).arcs
-    every = sample.coefficients.arcs
+    every = sample.ahead_ns if len(sample.ahead_ns) else sample.coefficients.arcs
     share = np.divide(own, every, out=np.zeros(len(every)), where=every > 0)
     queued = units.of_arc >= 0
     waiting = scale * np.bincount(units.of_arc[queued], (sample.backlog_ns * share)[queued], units.number)

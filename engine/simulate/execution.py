@@ -88,7 +88,7 @@ class Execution:
         self._stretch = 1.0
         self._output_of = [-1 if a.output is None else a.output for a in network.arcs]
         self._seen = [0] * len(network.boxes)  # tuples that each box has taken
-        self._partners = partners_of(network, statistics)
+        self.partners = partners_of(network, statistics)
 
     def run(
         self, boxes: tuple[int, ...], claims: Mapping[int, Claim], begun_ns: float, stretch: float = 1.0
@@ -200,7 +200,7 @@ class Execution:
             if len(in_arcs) == 1:
                 taken = inbox.pop(in_arcs[0], None)
             else:
-                if (partners := self._partners.get(box)) is not None:
+                if (partners := self.partners.get(box)) is not None:
                     pairs = train_pairs(partners, in_arcs, inbox)
                 taken = [t for a in in_arcs if a in inbox for t in inbox.pop(a)]
             if not taken:

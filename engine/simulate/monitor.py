@@ -91,7 +91,7 @@ class SimulatedMonitor:
         simulation = self._simulation
         network, storage = simulation.network, simulation.storage
         counts, shed = simulation.execution.counts, simulation.execution.drops.shed
-        starts = simulation.statistics.port_start.tolist()
+        starts, joins = simulation.statistics.port_start.tolist(), simulation.execution.partners
         return Readings(
             streams=[StreamReading(s.name, n, n) for s, n in zip(network.streams, simulation.came_tuples, strict=True)],
             arcs=[
@@ -113,6 +113,7 @@ class SimulatedMonitor:
                     tuples_out=sum(out := counts.out[starts[b] : starts[b + 1]]),
                     cost_ns=int(counts.cost_ns[b]),
                     tuples_out_by_port=out,
+                    by_input=[(came, made) for came, made in joins[b].counts] if b in joins else (),
                 )
                 for b, node in enumerate(network.boxes)
             ],

@@ -34,6 +34,7 @@ class JoinPartners:
         self._held: tuple[dict[int, float], dict[int, float]] = ({}, {})  # by side: tuples by number of the bin
         self._latest = [0, 0]  # by side: the newest bin
         self._owed = 0.0  # the part of a pair that rounding has held back
+        self.counts = ([0, 0], [0, 0])  # by side: tuples that came, and pairs that they made when they came
 
     def pairs(self, side: int, train: SimulatedTrain) -> int:
         """Take a train of one side. Return how many pairs it makes with what the other side has brought."""
@@ -49,6 +50,8 @@ class JoinPartners:
         self._owed += met * self._chance
         made = int(self._owed)
         self._owed -= made
+        self.counts[side][0] += train.count
+        self.counts[side][1] += made
         return made
 
     def _bins(self, train: SimulatedTrain) -> dict[int, float]:

@@ -75,6 +75,11 @@ class RoadMap:
         """The most work that any plan saves."""
         return float(self.saved_ns[-1])
 
+    def flow_into_joins(self, network: Network) -> list[float]:
+        """Return, by arc that leads to a join, its tuples per second without shedding; 0 for the others."""
+        full = self._segments.full
+        return [0.0 if a.box is None else full.get((a.box, a.port), 0.0) for a in network.arcs]
+
     def steps(self) -> list[MapStep]:
         """Return the map for people: from nothing to everything, moves of one place in a row taken together."""
         found: list[MapStep] = []

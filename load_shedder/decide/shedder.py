@@ -26,7 +26,7 @@ from load_shedder.decide.controller import STEP, ControllerState, steer
 from load_shedder.decide.incurable import GivenUp, give_up
 from load_shedder.decide.places import find_places
 from load_shedder.decide.road_map import RoadMap, draw_map
-from load_shedder.decide.segments import ModelCosts, order_places
+from load_shedder.decide.segments import ModelCosts, makes_pairs, order_places
 from load_shedder.decide.unit_caps import UnitCaps, cap_units, places_before
 from load_shedder.decide.urgent_levels import UrgentLevels
 from load_shedder.shed_plan import NOTHING_SHED, DropPlace, ShedPlan
@@ -74,6 +74,7 @@ class Shedder:
         self._read: tuple[bool, ...] = ()
         self._plans = 0
         self._in_force = 0.0  # the share of the work that the plan in force saves
+        self._has_joins = any(makes_pairs(network, node.number) for node in network.boxes)
         self._sheds = np.array([s.overload == "shed" for s in network.streams], np.bool_)
 
     def step(
@@ -126,8 +127,12 @@ class Shedder:
         self.road_map: RoadMap | None = None
         self._urgent.forget_maps()
         self._not_before_ns = 0
-        index = {place.arc: i for i, place in enumerate(order_places(self.network, places))}
-        self._before_unit = [places_before(self.network, boxes, index) for boxes in self.units]
+        self._find_before_units()
+
+    def _find_before_units(self, flow: Sequence[float] = ()) -> None:
+        """Find the places before each unit. ``flow`` holds the tuples per second by arc, as far as it is known."""
+        index = {place.arc: i for i, place in enumerate(order_places(self.network, self.places))}
+        self._before_unit = [places_before(self.network, boxes, index, flow) for boxes in self.units]
 
     def _place_caps(self) -> dict[int, float]:
         """Return, by place, the largest share of its tuples that the units behind it can take."""
@@ -242,6 +247,8 @@ class Shedder:
         drawn = self._draw()
         self.maps += 1
         self.road_map = drawn
+        if self._has_joins:
+            self._find_before_units(drawn.flow_into_joins(self.network))
         took_ns = self._clock_ns() - begun_ns
         self._not_before_ns = verdict.at_ns + max(REDRAWN_AT_MOST_NS, int(took_ns / SHARE_OF_TIME))
         return self.control.is_shedding or bool(self.plan.drops)

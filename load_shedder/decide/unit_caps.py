@@ -18,6 +18,7 @@ from math import exp
 
 from catalog.load_verdict import LoadVerdict
 from catalog.network import Network
+from load_shedder.decide.segments import makes_pairs
 
 CATCH_UP_S = 0.7  # to work off the backlog that is late
 RISE_TAU_S = 0.3
@@ -57,13 +58,19 @@ def cap_units(before: UnitCaps, verdict: LoadVerdict) -> UnitCaps:
     return UnitCaps(tuple(kept), verdict.at_ns)
 
 
-def places_before(network: Network, boxes: Sequence[int], index: Mapping[int, int]) -> tuple[frozenset[int], bool]:
+def places_before(
+    network: Network, boxes: Sequence[int], index: Mapping[int, int], flow: Sequence[float] = ()
+) -> tuple[frozenset[int], bool]:
     """Return the nearest places before a unit, and whether every tuple for the unit passes one of them.
 
-    ``index`` maps the arc of a place to its number.
+    ``index`` maps the arc of a place to its number. Before a join the places of one input are enough: a cap there takes
+    as large a share of the pairs, and caps on both inputs would take it twice. It is the input that brings the most
+    tuples (``flow``, by arc).
     """
     members = set(boxes)
-    due = [a for b in boxes for a in network.boxes[b].in_arcs if network.arcs[a].source.box not in members]
+    due: list[int] = []
+    for b in boxes:
+        due += [a for a in _inputs(network, b, index, flow) if network.arcs[a].source.box not in members]
     seen, found, covered = set(due), set[int](), bool(due)
     while due:
         arc = due.pop()
@@ -74,7 +81,26 @@ def places_before(network: Network, boxes: Sequence[int], index: Mapping[int, in
         if source is None:
             covered = False
             continue
-        fresh = [a for a in network.boxes[source].in_arcs if a not in seen]
+        fresh = [a for a in _inputs(network, source, index, flow) if a not in seen]
         seen.update(fresh)
         due += fresh
     return frozenset(found), covered
+
+
+def _inputs(network: Network, box: int, index: Mapping[int, int], flow: Sequence[float]) -> Sequence[int]:
+    """Return the inputs of a box that a cap behind it must reach."""
+    arcs = network.boxes[box].in_arcs
+    if not makes_pairs(network, box):
+        return arcs
+    covered = [a for a in arcs if _places_on(network, a, index, flow)[1]]
+    return [max(covered, key=lambda a: flow[a] if a < len(flow) else 0.0)] if covered else arcs
+
+
+def _places_on(
+    network: Network, arc: int, index: Mapping[int, int], flow: Sequence[float]
+) -> tuple[frozenset[int], bool]:
+    """Return the places on an arc or before it, and whether all of its tuples pass one of them."""
+    if arc in index:
+        return frozenset((index[arc],)), True
+    source = network.arcs[arc].source.box
+    return (frozenset(), False) if source is None else places_before(network, [source], index, flow)

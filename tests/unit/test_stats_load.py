@@ -157,10 +157,40 @@ def test_a_join_loses_pairs_by_the_product_of_what_its_inputs_keep() -> None:
 def test_the_selectivity_of_a_join_is_known_also_while_its_inputs_are_shed() -> None:
     network = read_network(JOIN)
     model = LoadModel(network)
-    kept = np.array([{"fast->pairs.0": 0.5}.get(a.name, 1.0) for a in network.arcs])
     rates = np.array([900.0, 100.0])
     seen = np.array([1_000.0 / 550.0, 0.5])  # of 2,000 pairs a half, for the 550 tuples that are left
-    factor = model.unshed_factor(rates, seen, kept)
+    factor = model.unshed_factor(rates, seen, np.array([2_000 / (900 * 100), np.nan]))
     assert factor.tolist() == [pytest.approx(1.1), 1.0]
     assert seen[0] * factor[0] == pytest.approx(2.0), "2,000 pairs for 1,000 tuples"
-    assert model.unshed_factor(rates, seen, np.ones(len(network.arcs))).tolist() == [1.0, 1.0]
+    assert model.unshed_factor(rates, seen, np.full(2, np.nan)).tolist() == [1.0, 1.0], "not known yet"
+
+
+def test_a_plan_that_narrows_the_inputs_of_a_join_does_not_change_what_it_would_make_without() -> None:
+    """A mean of the selectivity lags behind a plan; the pair rate does not move, whatever the plan drops."""
+    network = read_network(JOIN)
+    model, stats = LoadModel(network), Statistics(network)
+    inputs = [a.number for a in network.arcs if a.name in ("fast->pairs.0", "slow->pairs.1")]
+    rates, seen = np.array([900.0, 100.0]), []
+    stats.rate_per_s[:] = rates
+    for tick in range(80):
+        kept = np.array([1.0, 1.0] if tick < 30 else [0.1, 0.5] if tick < 60 else [0.8, 0.2])
+        came = rates * kept / 10
+        made = 2_000 * kept.prod() / 10
+        stats.observe_boxes(*(np.array(v) for v in ([9, 9], [came.sum(), made], [made, made], [1e6, 1e6])), 10**8)
+        stats.observe_inputs(inputs, came, np.array([made / 2, made / 2]), 10**8)
+        stats.unshed_factor[:] = model.unshed_factor(rates, stats.port_selectivity, stats.pair_rate)
+        if tick >= 20:
+            seen.append(stats.unshed_selectivity()[0])
+    assert max(seen) < 2.0 * 1.25 and min(seen) > 2.0 / 1.25, (min(seen), max(seen))
+    present = stats.present_selectivity()[0]
+    assert present == pytest.approx(2_000 * 0.8 * 0.2 / (900 * 0.8 + 100 * 0.2), rel=0.1), "what waits meets these"
+
+
+def test_what_waits_passes_the_drops_behind_it() -> None:
+    network = read_network(JOIN)
+    model = LoadModel(network)
+    cost_ns, passes = np.array([100.0, 1_000.0]), np.array([2.0, 0.5])
+    kept = np.array([{"pairs->some": 0.25}.get(a.name, 1.0) for a in network.arcs])
+    before_join = next(a.number for a in network.arcs if a.name == "fast->pairs.0")
+    assert model.coefficients(cost_ns, passes).arcs[before_join] == pytest.approx(2_100.0)
+    assert model.coefficients(cost_ns, passes, None, kept).arcs[before_join] == pytest.approx(600.0)
