@@ -49,7 +49,7 @@ SELECTIVITY_TAU_S = 5.0
 RATE_TAU_S = 1.0
 TRAIN_TAU_S = 2.0
 SEED_TUPLES = 20.0  # the weight, in observed tuples, of the first guess of a selectivity
-INPUT_TAU_S = 0.3  # of the rates of a join's inputs: longer than most bands, and not much longer than a plan
+INPUT_TAU_S = 0.3  # of the rates of a join's inputs
 MAX_CALLS_WEIGHT = 100.0  # calls of one tick share its disturbances: more of them add no certainty
 
 
@@ -86,8 +86,8 @@ class Statistics:
 
         self.pair_rate: Floats = np.full(len(boxes), np.nan)  # of joins; NaN: not observed yet
         self._joins = [(b.number, b.in_arcs) for b in boxes if b.kind == "join" and len(b.in_arcs) == 2]
-        self._input_rate = np.zeros(len(network.arcs))  # tuples per second that a join takes by this arc
-        self._met, self._made = np.zeros(len(boxes)), np.zeros(len(boxes))  # products of rates, pairs per second
+        self._passed_per_s = np.zeros(len(network.arcs))  # tuples put on this arc lately
+        self._met, self._made = np.zeros(len(boxes)), np.zeros(len(boxes))  # weighted sums of what met, and of pairs
 
         # The covariance of the filter, [[aa, ab], [ab, bb]], and the weighted sums of the selectivities.
         self._aa = np.square(self.cost_per_call_ns)
@@ -131,22 +131,21 @@ class Statistics:
         self._input_out[at] = keep * self._input_out[at] + made
         seen = at[self._input_in[at] >= SEED_TUPLES]
         self.input_selectivity[seen] = self._input_out[seen] / self._input_in[seen]
-        if self._joins and elapsed_ns > 0:
-            self._observe_pairs(at, np.asarray(came, np.float64), np.asarray(made, np.float64), elapsed_ns / 1e9)
 
-    def _observe_pairs(self, at: Index, came: Floats, made: Floats, elapsed_s: float) -> None:
-        now, pairs = np.zeros(len(self._input_rate)), np.zeros(len(self._input_rate))
-        now[at], pairs[at] = came / elapsed_s, made / elapsed_s
-        self._input_rate += (1.0 - np.exp(-elapsed_s / INPUT_TAU_S)) * (now - self._input_rate)
-        keep = float(np.exp(-elapsed_s / SELECTIVITY_TAU_S))
-        for box, (left, right) in self._joins:
-            # The tuples of this tick met those that the other input has brought lately.
-            met = (now[left] * self._input_rate[right] + now[right] * self._input_rate[left]) / 2
-            if met > 0:
-                self._met[box] = keep * self._met[box] + met
-                self._made[box] = keep * self._made[box] + pairs[left] + pairs[right]
-                if self._input_in[left] >= SEED_TUPLES and self._input_in[right] >= SEED_TUPLES:
-                    self.pair_rate[box] = self._made[box] / self._met[box]
+    def observe_pairs(self, boxes: Sequence[int], met: Floats, made: Floats, elapsed_ns: int) -> None:
+        """Take, for joins, what met since the last tick (the product of the rates of both inputs, times the seconds for
+        which they met), and the pairs that came out."""
+        at = np.asarray(boxes, np.intp)
+        keep = np.where((met > 0) | (made > 0), np.exp(-elapsed_ns / 1e9 / SELECTIVITY_TAU_S), 1.0)
+        self._met[at] = keep * self._met[at] + met
+        self._made[at] = keep * self._made[at] + made
+        seen = at[(self._made[at] >= SEED_TUPLES) & (self._met[at] > 0)]
+        self.pair_rate[seen] = self._made[seen] / self._met[seen]
+
+    def observe_arcs(self, passed: Floats, elapsed_ns: int) -> None:
+        """Take the tuples put on each arc since the last tick, behind the drops."""
+        gain = 1.0 - np.exp(-elapsed_ns / 1e9 / INPUT_TAU_S)
+        self._passed_per_s += gain * (passed * 1e9 / max(elapsed_ns, 1) - self._passed_per_s)
 
     def observe_streams(self, tuples: Counts, elapsed_ns: int) -> None:
         """Take the valid tuples that each stream offered since the last tick, shed or not."""
@@ -199,7 +198,7 @@ class Statistics:
         them."""
         found = self.port_selectivity.copy()
         for box, (left, right) in self._joins:
-            a, b = self._input_rate[left], self._input_rate[right]
+            a, b = self._passed_per_s[left], self._passed_per_s[right]
             if a + b > 0 and self.selectivity[box] > 0 and np.isfinite(self.pair_rate[box]):
                 ports = slice(self.port_start[box], self.port_start[box + 1])
                 found[ports] *= self.pair_rate[box] * a * b / (a + b) / self.selectivity[box]

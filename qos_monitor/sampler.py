@@ -18,6 +18,7 @@ from catalog.loss import ValueCells
 from catalog.readings import Readings
 from catalog.stats import Floats
 from qos_monitor.means import BoxMeans, BoxMeter, BusyShares, mean_gain
+from qos_monitor.pairs import PairMeter
 
 RATE_TAU_S = 1.0
 SHARE_TAU_S = 3.0  # time constant of the delivered share
@@ -78,6 +79,7 @@ class Sampler:
         self._busy = np.zeros(len(network.boxes))  # share of one worker's time, in this tick
         self._came, self._emitted = np.zeros(len(network.boxes)), np.zeros(len(network.outputs))  # in this tick
         self._meter = BoxMeter(len(network.boxes))
+        self._pairs = PairMeter(network)
         self._box_means: BoxMeans | None = None
         self._workers: BusyShares | None = None  # their number is known with the first reading
         self._worker_busy: Sequence[float] = ()
@@ -150,10 +152,24 @@ class Sampler:
         offered = self.epoch.load.offered(self._admitted, out)
         shed = _delta((sum(a.shed.values()) for a in before.arcs), (sum(a.shed.values()) for a in now.arcs))
         self._arcs.fold(np.maximum(offered - shed, 0), shed, elapsed_ns)
-        planned = shed - _delta(*((a.shed.get("expired", 0) for a in r.arcs) for r in (before, now)))
-        self._by_plans.fold(np.maximum(offered - planned, 0), np.maximum(planned, 0), elapsed_ns)
+        expired = _delta(*((a.shed.get("expired", 0) for a in r.arcs) for r in (before, now)))
+        passed = np.maximum(offered - (shed - expired), 0)
+        self._by_plans.fold(passed, np.maximum(shed - expired, 0), elapsed_ns)
+        self._observe_pairs(now, passed, taken, expired, out, elapsed_ns)
         self._busy = cost_ns / elapsed_ns
         self._box_means = self._meter.fold(calls, came, cost_ns, elapsed_ns)
+
+    def _observe_pairs(
+        self, now: Readings, passed: Floats, taken: Floats, expired: Floats, out: Floats, elapsed_ns: int
+    ) -> None:
+        """Fold what met at joins, and what they made of it."""
+        stats, boxes = self.epoch.stats, self._pairs.boxes
+        if boxes:
+            waiting = self._waiting + _column(a.spilled_tuples for a in now.arcs)
+            met = self._pairs.fold(passed, waiting, taken, expired, elapsed_ns)
+            made = np.bincount(stats.port_box, out, len(now.boxes))[boxes]
+            stats.observe_pairs(boxes, met, made, elapsed_ns)
+            stats.observe_arcs(passed, elapsed_ns)
 
     def _observe(self, calls: Floats, came: Floats, out: Floats, cost_ns: Floats, elapsed_ns: int) -> None:
         """Update the statistics of boxes. The cost of a call is known when it ends, perhaps many ticks later: its

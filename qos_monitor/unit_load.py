@@ -5,9 +5,10 @@ streams demand of it, how busy it was, and how much more waits before it than it
 
 A unit is *stalled* when tuples wait before it while workers are idle: the scheduler would run it at once, so it runs or
 is being handed from one plan to the next. Its limit is then the work that it gets done, which may be far less than one
-worker's, because the time between two plans is part of it. A unit is *bound* when the streams demand more of it than
-its limit, and it is stalled or has used nearly all of one worker. No drop elsewhere helps a unit that is stalled or
-bound, and its backlog is not the network's.
+worker's, because the time between two plans is part of it. A unit is *bound* when it is stalled or has used nearly all
+of one worker, and the streams demand more of it than its limit, or so little less that what is late before it would
+stay late for longer than ``MELTS_S``. No drop elsewhere helps a unit that is stalled or bound, and its backlog is not
+the network's.
 
 With one worker nothing is bound: the network as a whole says the same.
 """
@@ -36,6 +37,7 @@ IDLE_BELOW = 0.92  # of the workers' time: with less some worker was idle
 STALLED = 0.6  # of the last ticks
 BEYOND_RATIO = 1.05  # demand over the measured limit: with less the unit keeps up
 LIMIT_AT_LEAST = 0.3  # of one worker
+MELTS_S = 1.0  # a backlog that is late and gone within this time is a hiccup
 
 
 class Units(NamedTuple):
@@ -122,7 +124,8 @@ def unit_loads(
     is_stalled = stalled > STALLED
     limits = np.where(is_stalled, np.clip(1e9 * busy, LIMIT_AT_LEAST * limit_ns, limit_ns), limit_ns)
     late = np.maximum(waiting - limits * may_wait, 0.0)
-    bound = (busy > BOUND * headroom) & (needed > limit_ns) | is_stalled & (needed > BEYOND_RATIO * limits)
+    room = np.where(is_stalled, BEYOND_RATIO * limits, limit_ns) - needed  # below 0: more is demanded than can be done
+    bound = ((busy > BOUND * headroom) | is_stalled) & ((room < 0) | (late > MELTS_S * room))
     return UnitLoads(needed, busy, late, stalled, limits, limit_ns, bound)
 
 

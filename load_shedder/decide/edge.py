@@ -7,6 +7,8 @@ holds. When decoding can do all of the demand, the share comes back to 1 fast.
 
 A stream whose share leaves part of the room free is late because of a hiccup, of this machine or of its sender: a
 smaller share would not help. It is lowered only if it stays late. Rows that a hiccup makes overdue are dropped anyway.
+No share goes below ``BY_COST`` of the room, however late the rows are, unless the I/O thread is full: with less in use
+the decoder is idle, and a drop frees only time that is there already.
 
 Streams that may not be shed at the edge come first: their decoding is taken from the room of the others. The others get
 the same share each.
@@ -25,6 +27,7 @@ from typing import NamedTuple
 from catalog.edge_load import EdgeLoad
 
 FULL = 0.98  # of the decode thread's time, that may be planned for: rows that come too late for it become overdue
+BY_COST, IO_FULL = 0.75, 0.8  # of the room; of the I/O thread's time
 LATE_TICKS, STRICT_TICKS = 2, 4  # in a row, before rows are dropped
 FITS_TICKS = 5  # times as many, where the demand fits
 USED, HICCUP_TICKS = 0.9, 5  # of the room: with less in use, this many late ticks in a row are a hiccup
@@ -49,15 +52,15 @@ def steer_edge(
     ``floors`` which share an output with ``max_error`` needs: no stream goes below it, and the others get less."""
     least = [floors[i] if floors else 0.0 for i in range(len(load.streams))]
     equal = _room(load, least)
+    by_cost = 0.0 if load.resources.get("io", 0.0) >= IO_FULL else BY_COST
     found = []
     for i, stream in enumerate(load.streams):
         was = before[i] if i < len(before) else StreamShare()
         room = max(equal, least[i])
         patience = (STRICT_TICKS if strict[i] else LATE_TICKS) * (FITS_TICKS if room >= 1.0 else 1)
-        found.append(
-            _next(was, stream.is_late, min(room, 1.0), patience, load.at_ns) if stream.sheds else StreamShare()
-        )
-        found[-1] = found[-1]._replace(share=max(found[-1].share, min(least[i], 1.0)))
+        room = min(room, 1.0)
+        found.append(_next(was, stream.is_late, room, patience, load.at_ns) if stream.sheds else StreamShare())
+        found[-1] = found[-1]._replace(share=max(found[-1].share, by_cost * room, min(least[i], 1.0)))
     return tuple(found)
 
 

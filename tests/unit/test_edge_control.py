@@ -69,6 +69,23 @@ def test_hiccups_do_not_keep_the_share_below_what_decoding_can_do() -> None:
     assert sum(shares[20:]) / 80 > 0.88 / 3
 
 
+@pytest.mark.parametrize("io", [0.2, 0.9])
+def test_a_stream_that_is_late_while_the_decoder_is_idle_gets_no_smaller_share(io: float) -> None:
+    """At first each row seems to cost ten times as much, because another thread has the GIL. Then rows stay late for a
+    reason that has nothing to do with decoding."""
+    state: tuple[StreamShare, ...] = ()
+    shares = []
+    for i in range(100):
+        cost_ns = 10 * ROW_NS if i < 10 else ROW_NS
+        load = EdgeLoad((i + 1) * TICK_NS, (StreamEdge(3e6, cost_ns, True, i % 10 != 5),), {"io": io})
+        state = steer_edge(state, load, [False])
+        shares.append(state[0].share)
+    if io < 0.5:
+        assert min(shares[30:]) > 0.7 / 3, "three quarters of what decoding can do, or more"
+    else:
+        assert min(shares[30:]) < 0.1, "an I/O thread that is full is relieved"
+
+
 def test_streams_that_may_not_be_shed_come_first() -> None:
     both = (StreamEdge(0.5e6, ROW_NS, False, False), StreamEdge(2e6, ROW_NS, True, True))
     state: tuple[StreamShare, ...] = ()

@@ -92,9 +92,46 @@ def test_a_unit_before_which_tuples_wait_while_workers_are_idle_is_full_at_what_
     calm = stalled._replace(unit_late_ns=(0.0,) * len(UNITS))
     assert cap_units(UnitCaps(), stalled).full == [MODEL]
     assert cap_units(UnitCaps((0.7,) * len(UNITS), calm.at_ns), calm).kept[MODEL] == pytest.approx(0.7, rel=0.03)
-    keeps_up = verdict(rate=9_000.0, busy=0.8)
-    assert not keeps_up.unit_bound[MODEL], "a queue that does not grow caps nothing"
+    keeps_up = verdict(rate=9_000.0, busy=0.8, waits=800.0)
+    assert not keeps_up.unit_bound[MODEL], "a queue that does not grow and is not late caps nothing"
     assert keeps_up.catch_up_ns == 0.0, "and takes nothing from the others"
+
+
+def test_a_backlog_that_is_late_before_a_stalled_unit_is_worked_off_there() -> None:
+    """It was nobody's: not the network's, because other workers were idle, and the unit did what was demanded."""
+    stays_late = verdict(rate=6_000.0, busy=0.8, waits=20_000.0)
+    assert stays_late.unit_ns[MODEL] < stays_late.unit_limits_ns[MODEL] and stays_late.unit_bound[MODEL]
+    assert cap_units(UnitCaps(), stays_late).kept[MODEL] == LEAST and stays_late.catch_up_ns == 0.0
+    melts = verdict(rate=1_000.0, busy=0.8, waits=4_000.0)
+    assert melts.unit_late_ns[MODEL] > 0 and not melts.unit_bound[MODEL], "gone within half a second"
+
+
+def test_a_cap_before_a_join_acts_on_one_input() -> None:
+    """On both inputs it would take the pairs twice."""
+    network = read_network("""
+http: {listen: "off"}
+streams:
+  fast: {schema: {ts: timestamp, k: string}, time: ts, overload: shed}
+  slow: {schema: {ts: timestamp, k: string}, time: ts, overload: shed}
+  whole: {schema: {ts: timestamp, k: string}, time: ts}
+boxes:
+  pairs: {join: [fast, slow], on: "l.k = r.k", within: 50ms, select: {k: "l.k"}}
+  priced: {universal: pairs, cost: 50us}
+  beside: {join: [whole, slow], on: "l.k = r.k", within: 50ms, select: {k: "l.k"}}
+outputs:
+  out: {from: priced, qos: {deadline: 200ms, lossy: 50%}}
+  rest: {from: beside, qos: {deadline: 200ms, lossy: 50%}}
+""")
+    arcs = {a.name: a.number for a in network.arcs}
+    boxes = {b.name: b.number for b in network.boxes}
+    index = {arcs["fast->pairs.0"]: 0, arcs["slow->pairs.1"]: 1, arcs["slow->beside.1"]: 2}
+    flow = [0.0] * len(arcs)
+    flow[arcs["fast->pairs.0"]], flow[arcs["slow->pairs.1"]] = 900.0, 100.0
+    for unit in ([boxes["priced"]], [boxes["pairs"]], [boxes["pairs"], boxes["priced"]]):
+        assert places_before(network, unit, index, flow) == (frozenset({0}), True), "the input that brings the most"
+    assert places_before(network, [boxes["beside"]], index, flow) == (frozenset({2}), True), (
+        "the other may lose nothing"
+    )
 
 
 def test_with_one_worker_nothing_is_bound() -> None:

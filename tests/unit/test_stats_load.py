@@ -177,7 +177,10 @@ def test_a_plan_that_narrows_the_inputs_of_a_join_does_not_change_what_it_would_
         came = rates * kept / 10
         made = 2_000 * kept.prod() / 10
         stats.observe_boxes(*(np.array(v) for v in ([9, 9], [came.sum(), made], [made, made], [1e6, 1e6])), 10**8)
-        stats.observe_inputs(inputs, came, np.array([made / 2, made / 2]), 10**8)
+        on_arcs = np.zeros(len(network.arcs))
+        on_arcs[inputs] = came
+        stats.observe_pairs([0], np.array([(came.prod() / 0.1)]), np.array([made]), 10**8)
+        stats.observe_arcs(on_arcs, 10**8)
         stats.unshed_factor[:] = model.unshed_factor(rates, stats.port_selectivity, stats.pair_rate)
         if tick >= 20:
             seen.append(stats.unshed_selectivity()[0])
