@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from engine.simulate.experiment import Experiment, knee_rates
 from engine.simulate.learned_costs import learned_costs
 from engine.simulate.measure_overheads import measure_overheads
 from engine.simulate.sampled_values import sampled_values
+from engine.simulate.saturation import saturation_rates
 
 TICK_NS = 10_000_000  # that of the sender
 WITHIN = 0.1  # goal for the sum of utilities at twice the knee
@@ -63,6 +65,11 @@ class ContractMaker:
     def knee_per_s(self) -> float:
         """Tuples a second of all streams together at the simulator's knee."""
         return float(self._rates.sum())
+
+    @cached_property
+    def saturation_per_s(self) -> float:
+        """Tuples a second of all streams together at which the simulated engine is full."""
+        return float(saturation_rates(self._experiment).sum())
 
     def contract(self, shape: ArrivalShape, per_s: Mapping[str, float] | None = None) -> Contract:
         """Predict what each output delivers under these arrivals. ``per_s`` holds the rows a second at load 1, by

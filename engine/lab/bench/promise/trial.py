@@ -124,9 +124,10 @@ class PromiseTrial:
 
     @property
     def contract_knee_per_s(self) -> float:
-        """The knee that the simulator names, from the costs that the daemon measured at its own."""
+        """The knee that the simulator names, from the costs that the daemon measured at its own. Both are the rate at
+        which the engine is full."""
         assert self._contracts is not None
-        return self._contracts.knee_per_s
+        return self._contracts.saturation_per_s
 
     def contract(self, shape: ArrivalShape) -> Contract:
         """Return what the simulator predicts for a schedule under the policy qos."""
