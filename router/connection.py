@@ -93,6 +93,7 @@ class SourceConnection(asyncio.BufferedProtocol):
                 server.decode_on_thread,
                 self._take_from_inbox,
                 server.now_ns,
+                server.later,
             )
         self._is_held = False  # a login is being checked, or the user is above its rate
         self._is_tls = False
@@ -264,11 +265,14 @@ class SourceConnection(asyncio.BufferedProtocol):
         return received
 
     def _take_from_inbox(self, received: Received, dropped: int) -> None:
-        self._lost += dropped
-        self._take(received)
+        self._count_and_take(received, dropped)
         self.note_undecoded()
         if self._ended:
             self.finish()
+
+    def _count_and_take(self, received: Received, dropped: int) -> None:
+        self._lost += dropped
+        self._take(received)
 
     def _rest(self) -> None:
         """Read nothing for a moment: fewer and larger reads leave more of the GIL to the decoder."""
@@ -333,7 +337,11 @@ class SourceConnection(asyncio.BufferedProtocol):
         now_ns = self._server.now_ns()
         if self._first_bytes:
             self._take(self._decoder.receive(self._first_bytes, now_ns))
-        self._take(self._decoder.end(now_ns) if self._inbox is None else self._inbox.end(now_ns))
+        if self._inbox is None:
+            self._take(self._decoder.end(now_ns))
+        else:
+            rest = self._inbox.end(now_ns)
+            self._count_and_take(rest, self._inbox.take_dropped())
         self.transport.close()
 
     def close(self) -> None:

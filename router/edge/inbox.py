@@ -5,6 +5,10 @@ the one before, or rows are sampled, the bytes go through the inbox: whole lines
 read. The socket is read on meanwhile, so a sender is never held up and the time of arrival is true. Lines that wait
 longer than their outputs can bear are dropped, the oldest first.
 
+While rows are sampled, the lines wait until they fill ``FILLED_BYTES``, or for ``GATHER_NS``. Each block becomes a
+train: it costs the decoder, every box and every reader a call, whatever its length. Reads of a few milliseconds, of
+which a third is kept, would make trains so short that their calls cost more than their rows.
+
 Owner: the I/O thread.
 """
 
@@ -26,6 +30,7 @@ THREAD_BYTES = 16 * 1024
 """From here on a read goes to the decode thread, so that the I/O thread reads on: a sender that is held up in between
 would wait where nobody sees it."""
 HICCUP = 6  # times the usual wait, while nothing is dropped
+FILLED_BYTES, GATHER_NS = 256 * 1024, 10_000_000
 BLOCK_BYTES, BLOCK_NS = 512 * 1024, 30_000_000
 """Reads that wait are decoded together: up to this size, and this far apart. Longer trains cost less a row."""
 
@@ -34,6 +39,12 @@ class DecodeThread(Protocol):
     """Runs ``work`` on the decode thread, then ``done`` with its result on the I/O thread."""
 
     def __call__(self, work: Callable[[], Received], done: Callable[[Received], None]) -> None: ...
+
+
+class Later(Protocol):
+    """Calls on the I/O thread after so many seconds."""
+
+    def __call__(self, seconds: float, call: Callable[[], None]) -> None: ...
 
 
 class EdgeInbox:
@@ -47,8 +58,11 @@ class EdgeInbox:
         on_thread: DecodeThread,
         take: Callable[[Received, int], None],
         now_ns: Callable[[], int],
+        later: Later,
     ) -> None:
         self._gauge = gauge
+        self._later = later
+        self._is_timed = False  # a call of ``_gathered`` is due
         self._decoder = decoder
         self._sample = sample
         self._on_thread = on_thread
@@ -75,7 +89,7 @@ class EdgeInbox:
             self._waiting_bytes += len(piece.data)
         self._drop_overdue()
         if not self.is_busy:
-            self._submit()
+            self._submit_when_filled()
 
     @property
     def undecoded_bytes(self) -> int:
@@ -84,8 +98,11 @@ class EdgeInbox:
 
     def end(self, arrival_ns: int) -> Received:
         """Decode the rest, after the sender has closed and nothing is busy."""
-        rest = self._sample.end()
-        first = self._decode([(EdgePiece(rest), arrival_ns)]) if rest else Received([], [])
+        pieces, self._waiting = list(self._waiting), deque()
+        self._waiting_bytes = 0
+        if rest := self._sample.end():
+            pieces.append((EdgePiece(rest), arrival_ns))
+        first = self._decode(pieces) if pieces else Received([], [])
         last = self._decoder.end(arrival_ns)
         return Received([*first.trains, *last.trains], [*first.rejects, *self._placed(last.rejects)])
 
@@ -118,6 +135,23 @@ class EdgeInbox:
                 arrival_ns,
             )
 
+    def _submit_when_filled(self) -> None:
+        """Decode what waits, once it is worth a train."""
+        if not self._waiting:
+            return
+        gather_ns = min(GATHER_NS, self._gauge.wait_ns // 2)
+        left_ns = self._waiting[0][1] + gather_ns - self._now_ns()
+        if self._gauge.share >= 1.0 or self._waiting_bytes >= FILLED_BYTES or left_ns <= 0:
+            self._submit()
+        elif not self._is_timed:
+            self._is_timed = True
+            self._later(left_ns / 1e9, self._gathered)
+
+    def _gathered(self) -> None:
+        self._is_timed = False
+        if not self.is_busy:
+            self._submit_when_filled()
+
     def _submit(self) -> None:
         pieces, self._waiting = list(self._waiting), deque()
         self._decoding_bytes, self._waiting_bytes = self._waiting_bytes, 0
@@ -130,7 +164,7 @@ class EdgeInbox:
         dropped = self.take_dropped()
         if self._waiting:
             self._drop_overdue()
-            self._submit()
+            self._submit_when_filled()
         self._take(received, dropped)
 
     def _decode(self, pieces: list[tuple[EdgePiece, int]]) -> Received:

@@ -11,7 +11,7 @@ from catalog.schema import Field, Schema, Type
 from router.codecs import CODECS
 from router.codecs.base import Intake, Received
 from router.edge.gauge import OVERDUE, SAMPLED, EdgeGauge
-from router.edge.inbox import HICCUP, EdgeInbox
+from router.edge.inbox import FILLED_BYTES, HICCUP, EdgeInbox
 from router.edge.sample import RUN_BYTES, EdgePiece, EdgeSample
 
 LINE = b'{"a":1%06d,"b":"%s"}\n'
@@ -73,6 +73,7 @@ def test_a_line_above_the_limit_reaches_the_decoder_which_refuses_it() -> None:
     gauge.share = 0.5
     inbox.receive(b"y" * 5_000, 2)  # the limit is 1,000
     inbox.receive(b"y" * 5_000 + b"\n" + lines(1, 7), 3)
+    taken.append((inbox.end(4), 0))
     rejects = [r for received, _ in taken for r in received.rejects]
     assert [(r.line, str(r.reason)) for r in rejects] == [(3, "too_long")]
 
@@ -88,6 +89,10 @@ class Thread:
     def __init__(self, at_once: bool) -> None:
         self.at_once = at_once
         self.jobs: list[tuple[Callable[[], Received], Callable[[Received], None]]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.timers.append((seconds, call))
 
     def __call__(self, work: Callable[[], Received], done: Callable[[Received], None]) -> None:
         self.jobs.append((work, done))
@@ -108,7 +113,7 @@ def make_inbox(at_once: bool = True) -> tuple[EdgeInbox, list[tuple[Received, in
     def take(received: Received, dropped: int) -> None:
         taken.append((received, dropped))
 
-    inbox = EdgeInbox(gauge, decoder, EdgeSample(1_000, 5), thread, take, lambda: clock["now"])
+    inbox = EdgeInbox(gauge, decoder, EdgeSample(1_000, 5), thread, take, lambda: clock["now"], thread.later)
     thread.clock = clock  # type: ignore[attr-defined]
     return inbox, taken, gauge, thread
 
@@ -131,6 +136,7 @@ def test_a_share_is_decoded_and_the_rest_is_counted() -> None:
     gauge.share = 0.3
     for at in range(0, 100_000, 5_000):
         inbox.receive(lines(5_000, at), 1)
+    taken.append((inbox.end(2), inbox.take_dropped()))
     found = rows(taken)
     assert found == sorted(found) and 0.2 < len(found) / 100_000 < 0.45  # the first read is whole
     assert len(found) + gauge.dropped[SAMPLED] == 100_000
@@ -156,6 +162,40 @@ def test_reads_wait_for_the_decode_thread_and_the_oldest_go_when_they_are_overdu
     assert gauge.dropped[OVERDUE] and gauge.dropped[OVERDUE] + len(found) == 5_000
     assert found[-1_000:] == list(range(4_000, 5_000)), "the newest stay"
     assert not inbox.is_busy
+
+
+def test_while_rows_are_sampled_short_reads_share_a_block() -> None:
+    """A block becomes a train, and a train costs each box and reader a call."""
+    inbox, taken, gauge, thread = make_inbox()
+    gauge.wait_ns = 1_000
+    inbox.receive(lines(10), 1)
+    gauge.share = 0.5
+    for i in range(200):
+        thread.clock["now"] = i  # type: ignore[attr-defined]
+        inbox.receive(lines(300, 10 + 300 * i), i)
+    blocks, found = len(taken), rows(taken)
+    assert blocks <= 1 + 60_300 * len(lines(1, 10)) // FILLED_BYTES and not inbox.is_busy
+    assert thread.timers and thread.timers[0][0] == pytest.approx(500e-9), "half of the time that rows may wait"
+    thread.clock["now"] = 1_000  # type: ignore[attr-defined]
+    [*_, (_, gathered)] = thread.timers
+    gathered()  # the sender is silent: what it has sent does not wait for more
+    assert len(rows(taken)) > len(found) and len(taken) == blocks + 1
+    assert len(rows(taken)) + sum(gauge.dropped.values()) == 60_010
+
+
+def test_what_waits_to_be_gathered_is_decoded_when_the_sender_closes_or_all_rows_are_decoded_again() -> None:
+    for closes in (True, False):
+        inbox, taken, gauge, _ = make_inbox()
+        inbox.receive(lines(10), 1)
+        gauge.share = 0.99
+        inbox.receive(lines(2_000, 10), 1)
+        assert rows(taken) == list(range(10))
+        gauge.share = 1.0
+        if closes:
+            taken.append((inbox.end(2), 0))
+        else:
+            inbox.receive(lines(1, 2_010), 2)
+        assert len(rows(taken)) + sum(gauge.dropped.values()) == 2_010 + (not closes)
 
 
 def test_a_reject_has_its_place_among_all_lines() -> None:
