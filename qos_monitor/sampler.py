@@ -167,7 +167,7 @@ class Sampler:
         if boxes:
             waiting = self._waiting + _column(a.spilled_tuples for a in now.arcs)
             met = self._pairs.fold(passed, waiting, taken, expired, elapsed_ns)
-            made = np.bincount(stats.port_box, out, len(now.boxes))[boxes]
+            made = np.bincount(stats.port_box, out, len(now.boxes)).astype(np.float64)[boxes]
             stats.observe_pairs(boxes, met, made, elapsed_ns)
             stats.observe_arcs(passed, elapsed_ns)
 
