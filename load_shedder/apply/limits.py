@@ -7,7 +7,9 @@
   worth computing. While the plan in force sheds an output, its tuples expire earlier, at ``WORTH`` of their utility:
   the worker that serves an old tuple does not serve a new one, which is worth more and is dropped instead. This holds
   only on arcs that are fed by shedding streams alone, and only when all boxes behind them work row by row: a join may
-  make a fresh result of an old tuple, and a missing tuple spoils a window.
+  make a fresh result of an old tuple, and a missing tuple spoils a window. While the plan sheds all outputs behind an
+  inner join with a band, tuples expire before it too, later by the band: what waits there longer finds partners that
+  have waited as long, and all of their pairs would expire behind the join, after its work.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Container
 
 import numpy as np
 
-from catalog.network import Network
+from catalog.network import BoxNode, Network
 from catalog.qos import QoSGraph
 from load_shedder.decide.places import find_downstream, legal_arcs, outputs_behind, shed_arcs
 
@@ -63,24 +65,29 @@ class Expiry:
 
     def __init__(self, network: Network) -> None:
         sheds, behind = shed_arcs(network), find_downstream(network)
-        simple = _row_wise_behind(network)
+        bands = _bands_behind(network)
         dead = [dead_ns(o.qos.latency) for o in network.outputs]
         self._worth = [worth_ns(o.qos.latency) for o in network.outputs]
         self._arcs: dict[int, DeadPoints] = {}
+        self._band_ns: dict[int, int] = {}  # by arc before a join
         for arc in network.arcs:
-            if arc.box is None or not sheds[arc.number] or not simple[arc.number] or behind[arc.number].wrong:
+            band_ns = bands[arc.number]
+            if arc.box is None or not sheds[arc.number] or band_ns is None or behind[arc.number].wrong:
                 continue
             points = [(o, dead[o]) for o in outputs_behind(network, arc)]
             if points and all(at is not None for _, at in points):
                 self._arcs[arc.number] = tuple((o, at) for o, at in points if at is not None)
+                if band_ns:
+                    self._band_ns[arc.number] = band_ns
 
     def points(self, shed: Container[int] = ()) -> dict[int, DeadPoints]:
         """Return, by arc with a queue, when its tuples expire for the outputs behind it. Left out: arcs where nothing
         expires. ``shed`` are the outputs of which the plan in force drops tuples."""
-        worth = self._worth
+        worth, bands = self._worth, self._band_ns
         return {
-            arc: tuple((o, min(at_ns, worth[o]) if o in shed else at_ns) for o, at_ns in points)
+            arc: tuple((o, (min(at_ns, worth[o]) if o in shed else at_ns) + bands.get(arc, 0)) for o, at_ns in points)
             for arc, points in self._arcs.items()
+            if arc not in bands or all(o in shed for o, _ in points)
         }
 
 
@@ -100,10 +107,22 @@ def worth_ns(latency: QoSGraph | None) -> int:
     return int(np.interp(WORTH * latency.points[0][1], ys, xs))
 
 
-def _row_wise_behind(network: Network) -> list[bool]:
-    simple = [True] * len(network.arcs)
+def _bands_behind(network: Network) -> list[int | None]:
+    """Return, by arc, the bands of the joins behind it, in ns: 0 where all boxes work row by row, None where another
+    box lies behind it."""
+    bands: list[int | None] = [0] * len(network.arcs)
     for node in reversed(network.boxes):
-        mine = node.box.row_wise and all(simple[a] for arcs in node.out_arcs for a in arcs)
+        own = 0 if node.box.row_wise else _band_ns(node)
+        after = [bands[a] for arcs in node.out_arcs for a in arcs]
+        known = [ns for ns in after if ns is not None]
+        mine = None if own is None or len(known) < len(after) else own + max(known, default=0)
         for a in node.in_arcs:
-            simple[a] = mine
-    return simple
+            bands[a] = mine
+    return bands
+
+
+def _band_ns(node: BoxNode) -> int | None:
+    if node.kind != "join" or any(node.box.under_loss(port) != "subset" for port in range(len(node.in_arcs))):
+        return None
+    met_ns: tuple[int, int] | None = node.box.met_ns()
+    return None if met_ns is None or sum(met_ns) <= 1 else max(met_ns)

@@ -170,6 +170,40 @@ def test_no_tuple_expires_before_a_window_or_a_join() -> None:
     assert {network.arcs[a].name for a in Expiry(network).points()} == {"agg->g"}
 
 
+def test_before_a_join_tuples_expire_by_its_band_later_while_all_outputs_behind_it_are_shed() -> None:
+    """A queue before a join held two seconds of tuples, and all of their pairs expired behind it."""
+    network = read_network(
+        """
+http: {listen: "off"}
+streams:
+  l: {schema: {ts: timestamp, k: string}, time: ts, overload: shed}
+  r: {schema: {ts: timestamp, k: string}, time: ts, overload: shed}
+boxes:
+  pairs: {join: [l, r], on: "l.k = r.k", within: {before: 40ms, after: 20ms}, select: {k: "l.k"}}
+  outer: {join: [l, r], on: "l.k = r.k", within: 40ms, type: left}
+  asof: {join: [l, r], on: "l.k = r.k", asof: true, within: 40ms}
+  some: {filter: pairs, where: "k <> ''"}
+outputs:
+  first: {from: some, qos: {deadline: 100ms, dead: 1100ms, lossy: 10%}}
+  second: {from: pairs, qos: {deadline: 2s, dead: 3s, lossy: 10%}}
+  third: {from: outer, qos: {deadline: 2s, dead: 3s, lossy: 10%}}
+  fourth: {from: asof, qos: {deadline: 2s, dead: 3s, lossy: 10%}}
+"""
+    )
+    expiry, outputs = Expiry(network), {o.name: o.number for o in network.outputs}
+    named = {a.name: a.number for a in network.arcs}
+    before = {named["l->pairs.0"], named["r->pairs.1"]}
+    assert not before & expiry.points().keys(), "without a plan an old tuple may make a fresh result"
+    assert not before & expiry.points({outputs["first"]}).keys()
+    found = expiry.points(set(outputs.values()))
+    assert before <= found.keys() and {"l->outer.0", "r->outer.1", "l->asof.0"}.isdisjoint(
+        network.arcs[a].name for a in found
+    )
+    assert dict(found[named["l->pairs.0"]]) == pytest.approx(
+        {outputs["first"]: 240_000_000, outputs["second"]: 2_140_000_000}
+    )
+
+
 def test_the_latest_dead_point_less_the_way_there_counts() -> None:
     text = """
     streams: {s: {schema: {v: bigint}, overload: shed}}
