@@ -96,7 +96,9 @@ def assemble(
         boxes=nodes,
         arcs=_timed(arcs, nodes, {place.source.box for place in kept}),
         outputs=tuple(
-            Output(i, o.name, o.schema, len(arcs) - len(outputs) + i, o.qos, o.model.sink, o.model.start)
+            Output(
+                i, o.name, o.schema, len(arcs) - len(outputs) + i, o.qos, o.model.sink, o.model.start, o.model.paused
+            )
             for i, o in enumerate(outputs)
         ),
         config=file,

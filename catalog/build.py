@@ -44,6 +44,7 @@ from catalog.config.spark import check_spark_sink, check_spark_source
 from catalog.config.words import did_you_mean
 from catalog.errors import BindError, ExpressionError, NetworkError, Problem
 from catalog.network import Kinds, Network
+from catalog.pause import resting
 from catalog.qos import QoS
 from catalog.reuse import BindArguments, BoundBoxes
 from catalog.schema import Schema
@@ -82,6 +83,7 @@ def build_network(
     overrides: Overrides | None = None,
     before: Network | None = None,
     named: str = "",
+    groups: Sequence[Sequence[str]] | None = None,
 ) -> Network:
     """Read a network file, check it whole and build it. Raises NetworkError with every problem.
 
@@ -90,11 +92,11 @@ def build_network(
     of the ``format`` of a socket; None: any. ``policy_fits`` checks the policy against the network, ``refuse`` finds
     other problems of the whole network, ``warn`` adds warnings about it. ``make_modules`` finds the user's Python
     modules. ``before`` lends its bound boxes. ``named``: the file that the text stands for, whose folder has the
-    modules.
+    modules. ``groups``: the boxes that were one box when this file ran last (``catalog/share``).
     """
     config = read_config(source, os.environ if env is None else env, overrides, formats, named)
     context = None if make_modules is None else {"modules": make_modules(config.module_folders)}
-    sharing = Sharing(config.file.engine.shares, before, config.file.boxes)
+    sharing = Sharing(config.file.engine.shares, before, config.file.boxes, groups)
     return _Builder(config, kinds, check_predicate, context, BoundBoxes(before), sharing).build(
         policies, policy_fits, refuse, warn, version
     )
@@ -157,6 +159,7 @@ class _Builder:
         origins = {name: [self.resolve(*i) for i in draft.inputs] for name, draft in self.drafts.items()}
         self.sharing.keep_apart(self.starting_boxes(origins))
         order = self.sort(origins)
+        self.sharing.keep_apart(self.resting_boxes(order, origins))
         bound = [b for name in order if (b := self.bind(self.drafts[name], origins[name])) is not None]
         outputs = [o for name in self.file.outputs if (o := self.output(name)) is not None]
         warnings = [p for p in self.problems if p.warning]
@@ -195,6 +198,14 @@ class _Builder:
                 found.add(name)
                 ahead += [origin.name for origin in origins[name] if origin is not None]
         return found
+
+    def resting_boxes(self, order: Sequence[str], origins: Mapping[str, list[InputSource | None]]) -> set[str]:
+        """Return the boxes that feed only paused outputs."""
+        if not any(output.paused for output in self.file.outputs.values()):
+            return set()
+        feeds = {name: [o.name for o in origins[name] if o is not None] for name in order}
+        outputs = {n: (o.from_.strip().partition(".")[0], o.paused) for n, o in self.file.outputs.items()}
+        return resting(feeds, outputs)
 
     def check_starts(self, network: Network) -> None:
         """Refuse an output that starts in the past where no history is kept."""

@@ -151,6 +151,7 @@ class Output:
     qos: QoS
     sink: Any  # the sink's model, None for an output that only code reads
     start: Any = None  # catalog.config.history.StartPoint: where in the history of its inputs it starts; None: now
+    paused: bool = False  # it gets no tuples (``catalog/pause.py``)
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,9 @@ class Network:
 
     def stream(self, name: str) -> Stream:
         return self._streams[name]
+
+    def find_stream(self, name: str) -> Stream | None:
+        return self._streams.get(name)
 
     def box(self, name: str) -> BoxNode:
         return self._boxes[name]

@@ -5,7 +5,8 @@ inputs of a box count as equal when they have become one box themselves, so whol
 
 A change of a network that runs must not merge two boxes that both run: one may be some trains behind the other, and
 the outputs behind it would miss these tuples or see them twice. So two boxes that run apart stay apart until a restart,
-under whatever names. A box that is new to the network joins the one that runs, state and all.
+under whatever names. A box that is new to the network joins the one that runs, state and all. The restart of a
+daemon with a data_dir is no such restart if it goes on with the same file: ``groups`` says which boxes were one.
 
 Not shared: boxes whose class says no (``may_share``), such as ``python`` with code that is not declared pure, and boxes
 whose declared cost or selectivity differs; boxes that keep history, which is theirs by name; and boxes of a query that
@@ -46,8 +47,16 @@ class SharedBox:
 class Sharing:
     """Owner: the builder of one network. ``names`` are all boxes of the file."""
 
-    def __init__(self, is_on: bool, before: Network | None, names: Collection[str]) -> None:
+    def __init__(
+        self,
+        is_on: bool,
+        before: Network | None,
+        names: Collection[str],
+        groups: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        """``groups``: the boxes that were one box when this file ran last, and no others."""
         self._is_on = is_on
+        self._groups = None if groups is None else {name: n for n, group in enumerate(groups) for name in group}
         self._apart: set[str] = set()
         self._before = before
         self._of_name: dict[str, SharedBox] = {}
@@ -73,6 +82,8 @@ class Sharing:
             return None
         running = self._running(draft, origins)
         for shared in self._by_key.get(_key(draft, origins), ()):
+            if self._groups is not None and self._groups.get(shared.name) != self._groups.get(draft.name):
+                continue
             if running is None or shared.running in (None, running):
                 shared.running = running if shared.running is None else shared.running
                 shared.also.append(draft.name)
@@ -92,6 +103,8 @@ class Sharing:
 
     def _may_share(self, draft: BoxDraft) -> bool:
         if draft.name in self._apart or draft.entry.keep is not None:
+            return False
+        if self._groups is not None and draft.name not in self._groups:
             return False
         return self._is_on and draft.cls.may_share(draft.parameters)
 

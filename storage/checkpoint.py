@@ -7,6 +7,10 @@ to its final name and a sync of the folder complete the checkpoint: before, none
 Incremental: a part that has not changed since the last checkpoint is not written again; the new manifest names the
 existing file. ``stamp`` identifies what a part's content depends on: equal stamps mean equal content.
 
+Small parts share a file, a bundle: a thousand boxes would cost a thousand syncs. A bundle stays as long as a manifest
+names one part of it. So a part that has not changed is still written again when its bundle is not among the last few
+(``reusable``).
+
 Two checkpoints are kept. A start uses the newest one whose manifest and parts are all good, and counts the bad ones
 that it skips. Pruning of the log asks for ``oldest_kept``: no kept checkpoint needs the log below that position. Files
 that no kept manifest names are removed after the rename, never before.
@@ -36,6 +40,13 @@ _WRITE_BYTES = 1024**2
 
 class CheckpointError(StorageError):
     """A checkpoint that cannot be used."""
+
+
+BUNDLED_BYTES = 64 * 1024
+"""A part below this size goes into the bundle of its checkpoint."""
+
+BUNDLES = 8
+"""Parts of the last bundles are not written again if they have not changed."""
 
 
 class CheckpointPart(NamedTuple):
@@ -88,6 +99,19 @@ class Checkpoints:
             raise self.passed_over[0]
         return best
 
+    def newest_facts(self) -> Mapping[str, Any] | None:
+        """Return the facts of the newest checkpoint whose files are there; None without one. Changes nothing."""
+        there = set(self._files.list(FOLDER))
+        for number in reversed(numbers(there, ".json")):
+            try:
+                manifest = orjson.loads(self._read_file(f"{FOLDER}/{number:010d}.json"))
+            except (CheckpointError, orjson.JSONDecodeError):
+                continue
+            if {part["file"].rpartition("/")[2] for part in manifest["parts"].values()} <= there:
+                facts: Mapping[str, Any] = manifest["facts"]
+                return facts
+        return None
+
     def _ours(self) -> list[str]:
         """List our own files, bad ones included, because a name is never used twice. Ignore files of others."""
         return [name for name in self._files.list(FOLDER) if _OURS.fullmatch(name)]
@@ -98,9 +122,22 @@ class Checkpoints:
             manifest: dict[str, Any] = orjson.loads(self._read_file(manifest_name))
         except orjson.JSONDecodeError as error:
             raise CheckpointError(self._files.where(manifest_name), 0, str(error)) from error
-        parts = {name: self._read_file(part["file"]) for name, part in manifest["parts"].items()} if with_parts else {}
+        parts = self._read_parts(manifest["parts"]) if with_parts else {}
         self._manifests[number] = manifest
         return FoundCheckpoint(number, manifest["position"], parts, manifest["facts"])
+
+    def _read_parts(self, entries: Mapping[str, Any]) -> dict[str, bytes]:
+        files: dict[str, bytes] = {}
+        parts: dict[str, bytes] = {}
+        for name, part in entries.items():
+            file = part["file"]
+            if "at" not in part:
+                parts[name] = self._read_file(file)
+                continue
+            if file not in files:
+                files[file] = self._read_file(file)
+            parts[name] = files[file][part["at"] : part["at"] + part["bytes"]]
+        return parts
 
     def _read_file(self, name: str) -> bytes:
         where = self._files.where(name)
@@ -144,17 +181,36 @@ class Checkpoints:
     def _write_parts(
         self, number: int, position: int, parts: Mapping[str, CheckpointPart], facts: Mapping[str, Any], made: list[str]
     ) -> dict[str, Any]:
-        last = self._manifests[max(self._manifests)]["parts"] if self._manifests else {}
+        last, reusable = self._last_parts, self.reusable()
         entries: dict[str, Any] = {}
-        for n, (name, part) in enumerate(parts.items()):
-            before = last.get(name)
-            if before is not None and before["stamp"] == part.stamp:
-                entries[name] = before
+        bundle: list[Bytes] = []
+        size = 0
+        for n, (name, part) in enumerate(parts.items(), 1):
+            if name in reusable and last[name]["stamp"] == part.stamp:
+                entries[name] = last[name]
                 continue
-            file_name = f"{FOLDER}/{number:010d}-{n}.part"
-            size = self._write_file(file_name, part.make(), made)
-            entries[name] = {"file": file_name, "stamp": part.stamp, "bytes": size}
+            content = part.make()
+            nbytes = sum([len(piece) for piece in content])
+            entry = entries[name] = {"file": f"{FOLDER}/{number:010d}-{n}.part", "stamp": part.stamp, "bytes": nbytes}
+            if nbytes < BUNDLED_BYTES:
+                entry |= {"file": f"{FOLDER}/{number:010d}-0.part", "at": size}
+                bundle += content
+                size += nbytes
+            else:
+                self._write_file(entry["file"], content, made)
+        if bundle:
+            self._write_file(f"{FOLDER}/{number:010d}-0.part", bundle, made)
         return {"position": position, "parts": entries, "facts": dict(facts)}
+
+    @property
+    def _last_parts(self) -> Mapping[str, Any]:
+        return self._manifests[max(self._manifests)]["parts"] if self._manifests else {}
+
+    def reusable(self) -> set[str]:
+        """Return the parts of the last checkpoint that the next one need not write again if they have not changed."""
+        last = self._last_parts
+        recent = sorted({part["file"] for part in last.values() if "at" in part})[-BUNDLES:]
+        return {name for name, part in last.items() if "at" not in part or part["file"] in recent}
 
     def _publish(self, number: int, manifest: dict[str, Any], made: list[str]) -> None:
         name, temporary = f"{FOLDER}/{number:010d}.json", f"{FOLDER}/{number:010d}.tmp"

@@ -183,6 +183,17 @@ class StorageManager:
                 self._strings.enter(lease.pools)
             self._note_use()
 
+    def take_over_blocks(self, other: StorageManager, arcs: Mapping[int, int]) -> None:
+        """Take the trains of another manager that wait behind those of ``take_over``, on disk or on their way to it.
+
+        ``arcs`` leads from arcs here to arcs there.
+        """
+        assert not other.spilled_arcs, "blocks need the manager that spills"
+
+    def waiting_behind(self, arc: int) -> int:
+        """Return how many tuples wait on this arc behind those in memory."""
+        return 0
+
     def _recount(self, arc: int, trains: Sequence[Train], counts: Sequence[int]) -> None:
         """Restore the counts of an arc, less the trains that will be counted again when they are readmitted."""
         queue = self.queues[arc]

@@ -84,6 +84,12 @@ class SourceNumbers:
             for here, there in streams.items():
                 self.by_stream[here] = other.by_stream[there]
 
+    def renumber(self, streams: Mapping[int, int], count: int) -> None:
+        """Be the tables of another network with ``count`` streams. ``streams`` leads from its numbers to these."""
+        with self.lock:
+            before = self.by_stream
+            self.by_stream = [before[streams[n]] if n in streams else Admission() for n in range(count)]
+
     def snapshot(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the tables as plain data, by the streams' names."""
         with self.lock:

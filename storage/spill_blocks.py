@@ -11,7 +11,7 @@ its own time, so ``Block.waiting`` counts the arcs that have not done so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from storage.block_ref import BlockRef
 from storage.manager import SavedBlock
@@ -112,6 +112,25 @@ class BlockQueues:
         self._push(arc, block)
         self.tuples[arc] += block.tuples
         self.nbytes[arc] += block.nbytes
+
+    def take_over(self, other: BlockQueues, arcs: Mapping[int, int]) -> list[Block]:
+        """Take the blocks of another network's arcs. ``arcs`` leads from arcs here to arcs there. Returns the blocks
+        for which no arc here waits."""
+        holders: dict[int, list[int]] = {}
+        for here, there in arcs.items():
+            for block in other.by_arc[there]:
+                holders.setdefault(id(block), []).append(here)
+        for here, there in arcs.items():
+            for block in other.by_arc[there]:
+                self.restore(here, block)
+        known = {id(block): block for blocks in other.by_arc for block in blocks}
+        for block in known.values():
+            block.arcs = tuple(holders.get(id(block), ()))
+            block.waiting = len(block.arcs)
+            if block.is_open and block.waiting:
+                self.seal(block)  # its arcs may be others than those that new trains go to together
+        self._to_write.extend(block for block in other._to_write if block.waiting)
+        return [block for block in known.values() if not block.waiting]
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

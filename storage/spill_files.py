@@ -180,6 +180,11 @@ class SpillFiles:
             if not segment.live and number not in kept and number != self._next - 1:
                 self._remove(number)
 
+    def remove_all(self) -> None:
+        """Remove every segment: nothing needs them any more."""
+        for number in list(self._segments):
+            self._remove(number)
+
     def close(self) -> None:
         for segment in self._segments.values():
             segment.file.close()

@@ -112,6 +112,9 @@ class SpillingStorage(StorageManager):
     def is_spilled(self, arc: int) -> bool:
         return bool(self.blocks.by_arc[arc])
 
+    def waiting_behind(self, arc: int) -> int:
+        return self.blocks.tuples[arc]
+
     # -- trains -------------------------------------------------------------------------------------------------------
 
     def enqueue(self, arcs: Sequence[int], train: Train) -> int:
@@ -335,6 +338,22 @@ class SpillingStorage(StorageManager):
                     self.blocks.restore(arc, restored[number])
                     self._hungry[arc] = None
             self.spilled_arcs = self.blocks.spilled_arcs
+        self._wake_spiller()
+
+    def take_over_blocks(self, other: StorageManager, arcs: Mapping[int, int]) -> None:
+        if not isinstance(other, SpillingStorage):
+            return
+        with self._lock:
+            for block in self.blocks.take_over(other.blocks, arcs):
+                if block.ref is not None:
+                    self.spill.release(block.ref)
+            kept = {id(block): block for blocks in self.blocks.by_arc for block in blocks}
+            self.used_bytes += sum([block.nbytes for block in kept.values() if block.trains is not None])
+            self.spilled_arcs = self.blocks.spilled_arcs
+            other.blocks, other._hungry = BlockQueues(len(other._schemas), 1), {}  # its thread finds nothing to do
+            self._hungry.update(dict.fromkeys(arc for arc, blocks in enumerate(self.blocks.by_arc) if blocks))
+            for here, there in arcs.items():
+                self.damaged[here] = other.damaged[there]
         self._wake_spiller()
 
     def _restored(self, arcs: tuple[int, ...], saved: SavedBlock) -> Block:

@@ -79,6 +79,19 @@ def merge_entries(text: str, addition: str) -> str:
     return _serialize(document, variables)
 
 
+def pause_output(text: str, name: str, is_paused: bool) -> str:
+    """Return a network file in which this output is paused, or is not. It is there."""
+    variables: dict[str, str] = {}
+    document = _compose(text, variables)
+    entry = _entries(_section(document, "outputs"))[name]
+    entry.value = [(key, value) for key, value in entry.value if key.value != "paused"]
+    if is_paused:
+        entry.value.append(
+            (yaml.ScalarNode("tag:yaml.org,2002:str", "paused"), yaml.ScalarNode("tag:yaml.org,2002:bool", "true"))
+        )
+    return _serialize(document, variables)
+
+
 def remove_entries(text: str, boxes: Collection[str], outputs: Collection[str]) -> str:
     """Return a network file without these boxes and outputs."""
     if (lines := _edited_lines(text)) is not None:

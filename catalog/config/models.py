@@ -388,6 +388,7 @@ class OutputModel(Section):
     qos: QoSModel = QoSModel()
     sink: Sink | None = None
     start: Start | None = None
+    paused: bool = False
 
 
 class AdmissionSection(Section):

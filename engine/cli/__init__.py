@@ -2,7 +2,7 @@
 
 - Write a network: ``new`` (from some rows), ``validate``, ``test`` (its cases), ``graph``.
 - Run a network: ``run`` (the daemon), ``simulate`` (predict a load), ``demo``.
-- Change a running daemon: ``apply`` (another network file), ``query`` (add and remove one).
+- Change a running daemon: ``apply``, ``query`` (add and remove one), ``revisions``, ``rollback`` (back to one).
 - Look at a running daemon: ``top``, ``tap`` (its tuples), ``explain`` (late and dropped tuples).
 - Keep a daemon's state: ``savepoint``, ``backup``, ``restore``, ``names`` (of readers and sources).
 - Files and Spark: ``ingest``, ``compact``, ``history`` (sample files).
@@ -42,7 +42,8 @@ LEAVE_NOTHING = {"new", "run", "validate", "test", "graph", "boxes", "functions"
 GC_THRESHOLD = 100_000  # new objects between two garbage collections; Python's own is 700
 
 _ORDER = (  # of --help: as people meet them; the rest follows
-    "new", "run", "validate", "test", "graph", "simulate", "demo", "apply", "query", "top", "tap", "explain", "boxes",
+    "new", "run", "validate", "test", "graph", "simulate", "demo", "apply", "query", "revisions",
+    "rollback", "top", "tap", "explain", "boxes",
     "functions", "policies", "names", "savepoint", "backup", "restore", "ingest", "compact", "history", "bench",
     "version",
 )  # fmt: skip

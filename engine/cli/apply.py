@@ -94,6 +94,19 @@ def refuse(status: int, answer: Any, file: str) -> NoReturn:
     raise RemoteError(answer.get("error", f"answered {status}"), answer.get("hint", ""))
 
 
+def show_applied(answer: Any) -> None:
+    """Print what a change has done, or what its plan is: without the parts that are kept."""
+    from engine.run.change.report import change_lines, forecast_lines
+
+    for line in [*change_lines(answer["parts"]), *forecast_lines(answer.get("forecast"))]:
+        if not line.startswith("kept"):
+            typer.echo(line)
+    if answer["applied"]:
+        typer.echo(f"applied in {1e3 * answer['seconds']:.0f} ms: version {answer['version']}")
+    elif answer["same"]:
+        typer.echo(f"nothing to do (version {answer['version']})")
+
+
 def _show(answer: Any, as_json: bool) -> None:
     from engine.run.change.report import change_lines, forecast_lines
 

@@ -1,14 +1,14 @@
-"""``aurorad query``: add queries to the network of a running daemon, and remove them."""
+"""``aurorad query``: add queries to the network of a running daemon, pause and remove them."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from engine.cli.apply import refuse
+from engine.cli.apply import refuse, show_applied
 from engine.cli.query_run import run
 from engine.cli.remote import DEFAULT_URL, Remote, RemoteError, fail
 
@@ -17,7 +17,7 @@ Plan = Annotated[bool, typer.Option("--plan", help="Only say what the change wou
 
 query = typer.Typer(
     no_args_is_help=True,
-    help="""Add queries to the network of a running daemon, and remove them.
+    help="""Add queries to the network of a running daemon, pause and remove them.
 
     A query is an output with the boxes that only it needs. The other queries
     go on: they keep their state and their connections.
@@ -25,6 +25,7 @@ query = typer.Typer(
     \b
       aurorad query add alerts.yaml
       aurorad query list
+      aurorad query pause alerts
       aurorad query remove alerts
       aurorad query run '{filter: trades, where: "size > 1000"}' --from -1h
 
@@ -79,6 +80,33 @@ def remove(name: Annotated[str, typer.Argument(help="An output.")], plan: Plan =
     _change(url, "DELETE", f"/api/v1/queries/{quote(name, safe='')}", "", plan, name)
 
 
+@query.command()
+def pause(name: Annotated[str, typer.Argument(help="An output.")], plan: Plan = False, url: Url = DEFAULT_URL) -> None:
+    """Let an output rest, with the boxes that feed only paused outputs.
+
+    They keep their state and their connections. Tuples that come meanwhile
+    are not for them.
+
+    \b
+      aurorad query pause alerts
+
+    Exit codes: 0 paused (or it was), 1 refused: nothing has changed.
+    """
+    _change(url, "POST", f"/api/v1/queries/{quote(name, safe='')}/pause", "", plan, name)
+
+
+@query.command()
+def resume(name: Annotated[str, typer.Argument(help="An output.")], plan: Plan = False, url: Url = DEFAULT_URL) -> None:
+    """Let a paused output go on with the next tuple.
+
+    \b
+      aurorad query resume alerts
+
+    Exit codes: 0 it runs (or did), 1 refused: nothing has changed.
+    """
+    _change(url, "POST", f"/api/v1/queries/{quote(name, safe='')}/resume", "", plan, name)
+
+
 @query.command("list")
 def list_queries(url: Url = DEFAULT_URL) -> None:
     """List the queries: each output with its own boxes, and those that it shares.
@@ -94,26 +122,15 @@ def list_queries(url: Url = DEFAULT_URL) -> None:
         fail(error)
     for each in answer["queries"]:
         shared = f"; shares {', '.join(each['shared'])}" if each["shared"] else ""
-        typer.echo(f"{each['name']}: from {each['from']}, boxes {', '.join(each['boxes']) or 'none'}{shared}")
+        rests = "; paused" if each.get("paused") else ""
+        typer.echo(f"{each['name']}: from {each['from']}, boxes {', '.join(each['boxes']) or 'none'}{shared}{rests}")
 
 
 def _change(url: str, method: str, path: str, text: str, plan: bool, name: str, **more: str) -> None:
-    from engine.run.change.report import change_lines, forecast_lines
-
     try:
         status, answer = Remote(url).change(method, path, {"dry_run": str(plan).lower(), **more}, text)
         if status != 200:
             refuse(status, answer, name)
     except RemoteError as error:
         fail(error)
-    _show(answer, [*change_lines(answer["parts"]), *forecast_lines(answer.get("forecast"))])
-
-
-def _show(answer: Any, lines: list[str]) -> None:
-    for line in lines:
-        if not line.startswith("kept"):
-            typer.echo(line)
-    if answer["applied"]:
-        typer.echo(f"applied in {1e3 * answer['seconds']:.0f} ms: version {answer['version']}")
-    elif answer["same"]:
-        typer.echo(f"nothing to do (version {answer['version']})")
+    show_applied(answer)

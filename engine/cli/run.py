@@ -15,6 +15,9 @@ FileArgument = Annotated[
     Path | None,
     typer.Argument(help="The network file. \\[default: none; begin on the page]", envvar="AURORAD_FILE", exists=False),
 ]
+FromFileOption = Annotated[
+    bool, typer.Option("--from-file", help="Run the file, also if another network was applied last.")
+]
 StdinOption = Annotated[
     str | None, typer.Option(metavar="STREAM[:FORMAT]", help="Read this stream from standard input; then exit.")
 ]
@@ -59,6 +62,7 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Exit when every file and Spark source has been read to its end.")
     ] = False,
+    from_file: FromFileOption = False,
     stdin: StdinOption = None,
     stdout: StdoutOption = None,
     on: OnOption = "daemon",
@@ -81,6 +85,9 @@ def run(
     A second SIGTERM exits at once. SIGHUP reads the file again; a file with
     errors changes nothing. A flag overrides the environment, which
     overrides the file. --port-base moves all ports by the same distance.
+
+    With a data_dir the network that was applied last goes on, if it did not
+    come from the file; the log says so. --from-file runs the file.
 
     --on spark runs the network on Spark, with the same answers: see
     docs/spark.md, and `validate --on spark` for what runs how.
@@ -114,7 +121,7 @@ def run(
     if on == "spark" and file is not None:
         raise typer.Exit(_on_spark(file, Overrides(given, port_base), master, checkpoint, shards, every, once))
     try:
-        code = serve(file, Overrides(given, port_base), once=once or stdin is not None)
+        code = serve(file, Overrides(given, port_base), once=once or stdin is not None, from_file=from_file)
     except UnknownNameError as error:
         raise typer.BadParameter(str(error), param_hint="--stdin/--stdout") from None
     raise typer.Exit(code)

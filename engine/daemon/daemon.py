@@ -34,6 +34,7 @@ from engine.daemon.monitor.readings import DaemonReadings
 from engine.daemon.optional_parts import make_autopilot, make_keeper, make_temporary_spill, spill_files
 from engine.daemon.process.descriptors import share_of_this_process
 from engine.daemon.process.io_loop import IoLoop
+from engine.daemon.revisions import Revisions
 from engine.daemon.web.answers import Web
 from engine.run.change.compare import Change
 from engine.run.change.move import MovedNumbers, move, moved_numbers
@@ -56,6 +57,7 @@ from router.subscribers import Outlet, Wake
 from storage.train import Train
 
 if TYPE_CHECKING:
+    from engine.daemon.durable.following import FollowingOutputs
     from engine.daemon.durable.recovery import Progress
 
 log = logging.getLogger("aurorad")
@@ -69,13 +71,14 @@ class FollowingNetwork(NamedTuple):
     event_time: EventTime
     outlets: list[Outlet]
     recorders: list[LatencyRecorder]
+    kept: FollowingOutputs | None  # in the data_dir
 
 
 class Daemon:
     """``on_failure`` is called when the engine has failed and the process should end; ``on_progress`` during a replay;
     ``on_end`` when a run that ends by itself is over. With ``once`` a run ends by itself whatever its sources are, and
     otherwise if all of them are finite (``run_end.py``). ``read_text`` reads a network file that is to follow the
-    present one, whose file is ``text`` (``change.py``)."""
+    present one, whose file is ``text``; ``is_file`` tells whether the file of the start has a text (``change.py``)."""
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Daemon:
         once: bool = False,
         read_text: ReadText = read_following,
         text: str = "",
+        is_file: Callable[[str], bool] = lambda text: False,
     ) -> None:
         self.network = network
         self.version = version
@@ -125,7 +129,8 @@ class Daemon:
         if self.keeper is not None:
             counters = DaemonCounters(self.engine, self.server)
             self.keeper.attach(self.engine, self.event_time, self.server, counters)
-        self.changes = LiveChanges(self, read_text, text)
+        revisions = Revisions(None if self.keeper is None else self.keeper.files)
+        self.changes = LiveChanges(self, read_text, text, revisions, is_file)
         self._observe()
         busy = self._monitoring.busy
         self._web = Web(
@@ -161,8 +166,10 @@ class Daemon:
         recorders: Sequence[LatencyRecorder],
         event_time: EventTime,
         statistics: Statistics,
+        kept: FollowingOutputs | None = None,
     ) -> Engine:
         config = network.config
+        points = None if self.keeper is None else self.keeper.history.points
         return Engine(
             network,
             [outlet.deliver for outlet in outlets],
@@ -181,7 +188,7 @@ class Daemon:
             on_failure=self.fail,
             dead_letters=self.dead_letters,
             state_home=self._state_home,
-            points=None if self.keeper is None else self.keeper.history.points,
+            points=points if kept is None else kept.points,
         )
 
     def _make_monitoring(self, ledger: Ledger | None) -> Monitoring:
@@ -230,6 +237,7 @@ class Daemon:
         """
         if self.keeper is not None:
             self.keeper.open()
+        self.changes.begin()
         self.io.start()
         self.engine.start()
         try:
@@ -262,25 +270,33 @@ class Daemon:
     def prepare(self, network: Network, change: Change) -> FollowingNetwork:
         """Build the engine of the next network beside the running one. Any thread."""
         numbers = moved_numbers(self.network, network, change)
+        kept = None if self.keeper is None else self.keeper.foresee(network)
+        if self._temporary_spill is None:
+            self._temporary_spill = make_temporary_spill(network)
         outlets, recorders = [], []
         for output in network.outputs:
             was = numbers.outputs.get(output.number)
             outlets.append(
-                make_outlet(output, self._wake, self._block_output, None) if was is None else self.server.outlets[was]
+                self.server.outlets[was]
+                if was is not None
+                else make_outlet(
+                    output, self._wake, self._block_output, None if kept is None else kept.histories[output.number]
+                )
             )
             is_same = was is not None and self.network.outputs[was].qos == output.qos
             recorders.append(self.recorders[was] if was is not None and is_same else LatencyRecorder(output.qos))
         epoch = Epoch.of(network, self.catalog.epoch)
         event_time = EventTime(network, self.now_ns)
-        engine = self._make_engine(network, outlets, recorders, event_time, epoch.stats)
-        return FollowingNetwork(epoch, engine, event_time, outlets, recorders)
+        engine = self._make_engine(network, outlets, recorders, event_time, epoch.stats, kept)
+        return FollowingNetwork(epoch, engine, event_time, outlets, recorders, kept)
 
     async def adopt(self, following: FollowingNetwork, change: Change) -> dict[str, int]:
-        """Let the next engine take everything over, and start it. Returns the tuples dropped, by arc that is gone.
+        """Let the next engine take everything over. Returns the tuples dropped, by arc that is gone.
 
-        On the I/O thread, while no plan of the present engine runs. Nothing here waits, so no socket is read.
+        On the I/O thread, while no plan of the present engine runs. Nothing here waits, so no socket is read. Without
+        a data_dir the next engine also starts here; else its caller starts it when the change is on disk.
         """
-        epoch, engine, event_time, outlets, recorders = following
+        epoch, engine, event_time, outlets, recorders, kept = following
         before, network = self.engine, epoch.network
         numbers = self._moved = moved_numbers(self.network, network, change)
         with self._failing(), before.ingress.closed():
@@ -288,12 +304,25 @@ class Daemon:
             self.catalog.epoch = epoch
             self.network, self.engine, self.ingress = network, engine, engine.ingress
             self.event_time, self.recorders = event_time, recorders
-            self.edge.adopt(network, engine.ingress, outlets, numbers.streams)
+            self._histories = None if kept is None else kept.histories
+            self.edge.adopt(network, engine.ingress, outlets, numbers.streams, self._histories)
+            if self.keeper is not None and kept is not None:
+                counters = DaemonCounters(engine, self.server)
+                dropped |= self.keeper.adopt(kept, engine, event_time, counters, change)
             for outlet in outlets:
                 if outlet.blocked:
                     engine.block_output(outlet.number, True)
-            engine.start()
+            if self.keeper is None:
+                engine.start()
         return dropped
+
+    def commit_change(self) -> None:
+        """Make the change that ``adopt`` has made count on disk, and start the engine. On the thread of the change,
+        inside ``checkpointer.swapping``. Without a data_dir there is nothing to do."""
+        if self.keeper is not None:
+            with self._failing():
+                self.keeper.commit_change()
+            self.engine.start()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

@@ -107,11 +107,19 @@ class Edge:
             data_dir=network.config.engine.data_dir,
         )
 
-    def adopt(self, network: Network, ingress: Ingress, outlets: Sequence[Outlet], streams: Mapping[int, int]) -> None:
+    def adopt(
+        self,
+        network: Network,
+        ingress: Ingress,
+        outlets: Sequence[Outlet],
+        streams: Mapping[int, int],
+        histories: Sequence[OutputHistory] | None,
+    ) -> None:
         """Serve another network, which has no files and no Spark, as the one before has none (``change.obstacle``).
 
         ``streams`` leads from its numbers to the present ones. On the I/O thread.
         """
+        self._histories = histories
         self.server.adopt(network, ingress, outlets, streams, edge_waits_ns(network))
         self.spark = self._make_spark(network, ingress, self.spark.host)
         self.files = self._make_files(network, ingress)

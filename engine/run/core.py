@@ -14,6 +14,7 @@ from time import monotonic, perf_counter_ns, sleep, time_ns
 from typing import TYPE_CHECKING, Protocol
 
 from catalog.network import Network, PortRef
+from catalog.pause import closed_arcs
 from catalog.schema import Schema
 from catalog.stats import Statistics
 from engine.operators.call_limits import CallLimits
@@ -65,7 +66,7 @@ class Engine:
     it. ``recorders``, by output, record latencies; ``explain`` samples journeys; ``dead_letters`` keeps what the
     ingress refuses; ``points`` keep the history of their places."""
 
-    gated: frozenset[int] = frozenset()  # arcs that a replay of history feeds, and nothing else
+    gated: frozenset[int] = frozenset()  # arcs that a replay of history feeds, and no other train
     _expires = True
 
     def __init__(
@@ -138,6 +139,9 @@ class Engine:
             log, now_ns, dead_letters, self.shedding.note_undecoded,
             {ref.stream: point for ref, point in (points or {}).items() if ref.stream is not None},
         )  # fmt: skip
+        self._paused = closed_arcs(network)
+        if self._paused:
+            self.gate(frozenset())
         self._thread = Thread(target=self.loop.run, name="scheduler", daemon=True)
         self.readings = EngineReadings(self, policy)
 
@@ -213,7 +217,8 @@ class Engine:
     def stop(self) -> None:
         """End the threads. Trains that wait stay in storage."""
         self.loop.stop()
-        self._thread.join()
+        if self._thread.ident is not None:  # it never started if a change could not be written to disk
+            self._thread.join()
         self.pool.stop()
         if self.spiller is not None:
             self.spiller.stop()
@@ -278,8 +283,9 @@ class Engine:
         """Let only a replay of history feed these arcs, and no others. Before the start, or inside ``quiet`` and
         ``Ingress.closed``: a train must not find a gate half open."""
         self.gated = arcs
-        self.ingress.gate(arcs)
-        self.pool.gate({arc: _nothing(self.network.arcs[arc].schema) for arc in arcs})
+        closed = arcs | self._paused
+        self.ingress.gate(closed)
+        self.pool.gate({arc: _nothing(self.network.arcs[arc].schema) for arc in closed})
         self.expire(self._expires)
 
     def _kept_ports(self, points: Mapping[PortRef, ConnectionPoint]) -> dict[PortRef, Watch]:

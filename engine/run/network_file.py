@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -34,14 +34,15 @@ def read_network(
     overrides: Overrides | None = None,
     before: Network | None = None,
     named: str = "",
+    groups: Sequence[Sequence[str]] | None = None,
 ) -> Network:
     """Read and check a network file. Raises NetworkError with all of its problems.
 
     ``before`` is the network that runs: boxes that have not changed are not compiled again. ``named``: the file that a
-    text stands for.
+    text stands for. ``groups``: the boxes that were one box when the file ran last.
     """
     with collector_paused():
-        return _build(source, env, version, overrides, before, named)
+        return _build(source, env, version, overrides, before, named, groups)
 
 
 def _build(
@@ -51,6 +52,7 @@ def _build(
     overrides: Overrides | None,
     before: Network | None,
     named: str,
+    groups: Sequence[Sequence[str]] | None,
 ) -> Network:
     return build_network(
         source,
@@ -67,6 +69,7 @@ def _build(
         overrides=overrides,
         before=before,
         named=named,
+        groups=groups,
     )
 
 

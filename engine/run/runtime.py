@@ -7,8 +7,9 @@ train would cost more than the train.
 
 from __future__ import annotations
 
+import errno
 import logging
-from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from catalog.network import BoxNode
@@ -16,6 +17,8 @@ from catalog.readings import TRAIN_BOUNDS, BoxReading
 from engine.operators.bounded.box import BoundedBox
 from engine.operators.boxes.base import Box, Tally
 from engine.operators.boxes.keyed import KeyedBox
+from engine.run.state_home import BoxFiles
+from storage.files import StorageError
 from storage.train import NO_WATERMARK, known_watermark
 
 if TYPE_CHECKING:
@@ -29,8 +32,13 @@ log = logging.getLogger("aurorad.state")
 MEASURE_EVERY = 8_192
 """Tuples that a box takes before its state is measured again. Measuring takes 5 to 10 us."""
 
+COPIED_BYTES = 256 * 1024**2
+"""The most on disk that a box takes along when it leaves a state that it shared: the engine waits for the copy."""
+
 SMALL_SHARE = 16
 """A state below this part of its share need not be measured when windows close: it frees next to nothing."""
+
+_identities = count(1)
 
 
 class StateAccount(Protocol):
@@ -65,6 +73,8 @@ class BoxRuntime:
         "calls",
         "closed_ns",
         "cost_ns",
+        "files",
+        "identity",
         "losses",
         "node",
         "port_watermarks_ns",
@@ -82,8 +92,11 @@ class BoxRuntime:
         self.node = node
         self.box: Box = node.box
         self.bounded: BoundedBox | None = None  # the box, if its state has a limit
+        self.files: BoxFiles | None = None  # those of the part of such a state that is on disk
+        self.identity = next(_identities)  # of the state: it stays when a change gives the box another name
         if isinstance(node.box, KeyedBox) and state_home is not None:
-            self.box = self.bounded = BoundedBox(node.box, node.name, partial(state_home.of, node.name))
+            self.files = BoxFiles(state_home, node.name)
+            self.box = self.bounded = BoundedBox(node.box, node.name, self.files)
         self.announced_ns = NO_WATERMARK  # the watermark of the outputs, if its state is bounded
         has_state = type(node.box).state_nbytes is not Box.state_nbytes
         self._account = account if has_state else None
@@ -108,6 +121,11 @@ class BoxRuntime:
         self.port_watermarks_ns = [NO_WATERMARK] * len(node.in_arcs)
         self.watermark_ns = NO_WATERMARK  # the lowest of the ports
         self.closed_ns = NO_WATERMARK  # the same, once the box has closed its windows up to it
+
+    @property
+    def home(self) -> str:
+        """The name of the folder that has the state on disk; empty while nothing of it was there."""
+        return "" if self.files is None else self.files.home
 
     def measure_after(self, tuples: int, *, advanced: bool) -> None:
         """Count the bytes of the state in the budget, if it may have changed much. After each call of the box."""
@@ -160,6 +178,8 @@ class BoxRuntime:
         """Go on with the state and the counts of another runtime of the same definition. No worker runs either."""
         if other.bounded is not None:  # it knows the files in which a part of its state may be
             self.box = self.bounded = other.bounded
+            self.files = other.files
+        self.identity = other.identity
         self.state = other.state
         self.announced_ns = other.announced_ns
         self.resets = other.resets
@@ -174,11 +194,16 @@ class BoxRuntime:
 
     def copy_state(self, other: BoxRuntime) -> None:
         """Begin with a copy of the state of a runtime of the same definition, which goes on. Counts begin at 0."""
-        if other.bounded is not None and other.bounded.disk_bytes(other.state):
-            log.warning("box %s: a state that is partly on disk is not copied; it starts with an empty state",
-                        self.node.name)  # fmt: skip
-        else:
-            self.state = self.box.restore(other.box.snapshot(other.state))
+        try:
+            if self.bounded is not None and other.bounded is not None:
+                if other.bounded.disk_bytes(other.state) > COPIED_BYTES:
+                    raise OSError(errno.EFBIG, "more than 256 MiB of it are on disk")
+                self.state = self.bounded.copy_of(other.bounded, other.state)
+            else:
+                self.state = self.box.restore(other.box.snapshot(other.state))
+        except (OSError, StorageError) as error:
+            log.warning("box %s: it starts with an empty state: the state that it shared is not copied: %s",
+                        self.node.name, error)  # fmt: skip
         self.port_watermarks_ns, self.watermark_ns = list(other.port_watermarks_ns), other.watermark_ns
         self.closed_ns, self.announced_ns = other.closed_ns, other.announced_ns
         self.watch_losses(self.losses)
@@ -186,9 +211,15 @@ class BoxRuntime:
         self.measure()
 
     def discard(self) -> None:
-        """Forget the state for good, also what is on disk: the box is gone."""
+        """Forget the state for good, also what is on disk."""
         if self.bounded is not None:
             self.bounded.discard(self.state)
+
+    def retire(self) -> None:
+        """Forget the state and give its files up: the box is gone."""
+        self.discard()
+        if self.files is not None:
+            self.files.retire()
 
     def reset(self) -> None:
         """Begin with an empty state. No worker runs the box."""

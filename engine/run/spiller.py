@@ -6,7 +6,9 @@ It also looks twice a second by itself, because a full disk may have room again.
 
 from __future__ import annotations
 
-from threading import Event, Thread
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
 
 from catalog.network import Network
 from storage.manager import StorageManager
@@ -31,6 +33,8 @@ class Spiller:
     def __init__(self) -> None:
         self._work = Event()
         self._ended = Event()
+        self._turn = Lock()  # held for one step
+        self._is_paused = False
         self._thread = Thread(target=self._run, name="aurorad-spill", daemon=True)
         self.storage: StorageManager | None = None
 
@@ -42,6 +46,17 @@ class Spiller:
     def start(self, storage: StorageManager) -> None:
         self.storage = storage
         self._thread.start()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Move no block meanwhile. Waits for the one under way."""
+        self._is_paused = True  # else the thread could take turn after turn, and nobody else would get the lock
+        try:
+            with self._turn:
+                yield
+        finally:
+            self._is_paused = False
+            self.wake()
 
     def stop(self) -> None:
         """End the thread. Blocks that are on disk stay there."""
@@ -55,5 +70,9 @@ class Spiller:
         while not self._ended.is_set():
             self._work.wait(LOOK_SECONDS)
             self._work.clear()
-            while not self._ended.is_set() and self.storage.step():
+            while not self._ended.is_set() and not self._is_paused and self._step(self.storage):
                 pass
+
+    def _step(self, storage: StorageManager) -> bool:
+        with self._turn:
+            return storage.step()

@@ -34,7 +34,7 @@ from router.http.server import CERTIFICATE, PROBES
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 ADMIN_PATHS = ("/api/v1/names", "/api/v1/savepoint")
 QUERY_PATH = "/api/v1/queries/"
-FILE_PATH = "/api/v1/network/file"  # may hold secrets: for those who may change it
+FILE_PATHS = ("/api/v1/network/file", "/api/v1/revisions/")  # may hold secrets: for those who may change it
 USER = "aurorad.user"
 CHALLENGE = 'Bearer realm="aurorad", Basic realm="aurorad", charset="UTF-8"'
 
@@ -215,7 +215,7 @@ def _check_rights(user: User | None, scope: Scope) -> None:
         raise TooManyError("too many requests of this user", 1.0)
     if scope["path"] in PROBES:
         return
-    is_change = scope["method"] not in SAFE_METHODS or scope["path"] == FILE_PATH
+    is_change = scope["method"] not in SAFE_METHODS or scope["path"].startswith(FILE_PATHS)
     if scope["path"].startswith(ADMIN_PATHS):
         is_allowed = user.is_admin
     elif is_change and scope["method"] == "DELETE" and scope["path"].startswith(QUERY_PATH):

@@ -60,3 +60,4 @@ NAMES = _object(names=_objects(kind={"enum": ["reader", "source"]}, at=TEXT, nam
 FILE = _object(text=TEXT)
 SAVEPOINT = _object(savepoint=TEXT)
 QUERIES = _object(queries=_objects(name=TEXT))
+REVISIONS = _object(revisions=_objects(number={"type": "integer"}, time=TEXT, author=TEXT, door=TEXT))

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from catalog.build import build_network
+from catalog.network import Network
 from engine.daemon.durable import recovery
 from engine.daemon.durable.committer import GroupOutcome
 from engine.daemon.durable.keeper import Keeper
@@ -93,7 +94,7 @@ class Life:
     def __init__(
         self,
         files: CrashFiles,
-        network: str = NETWORK,
+        network: str | Network = NETWORK,
         *,
         memory_bytes: int = 2**20,
         segment_bytes: int = SEGMENT_BYTES,
@@ -101,7 +102,7 @@ class Life:
         **options: Any,
     ) -> None:
         self.files = files
-        self.network = build_network(network, box_kinds())
+        self.network = build_network(network, box_kinds()) if isinstance(network, str) else network
         self.now_ns = BEGIN_NS
         self.outcomes: list[GroupOutcome] = []
         self.failure: Exception | None = None
@@ -115,7 +116,7 @@ class Life:
             **options,
         )
         self.keeper.log.segment_bytes, self.keeper.log.piece_bytes = segment_bytes, piece_bytes
-        event_time = EventTime(self.network, lambda: self.now_ns)
+        event_time = self.event_time = EventTime(self.network, lambda: self.now_ns)
         self.engine = Engine(
             self.network,
             [_ignore] * len(self.network.outputs),
@@ -189,7 +190,7 @@ class World:
 
     def start(self) -> None:
         """Begin a life. PowerCut when the power fails during the start."""
-        self.life = Life(self.files, self.network, **self.options)
+        self.life = self.make_life()
         self.lives += 1
         self.life.start()
         for output in range(OUTPUTS):
@@ -199,6 +200,9 @@ class World:
         assert standing >= self.acknowledged, f"{self.acknowledged} was acknowledged, {standing} is left"
         self.acknowledged = standing
         self.sent = standing
+
+    def make_life(self) -> Life:
+        return Life(self.files, self.network, **self.options)
 
     def lose_power(self) -> None:
         """End the life by a power failure: the disk forgets what was not synced."""

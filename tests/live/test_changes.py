@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
@@ -13,9 +14,9 @@ from router.http.change import ChangeRefusedError
 from tests.live.world import live_world
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_changes_lose_nothing(seed: int) -> None:
-    with live_world(seed) as world:
+@pytest.mark.parametrize(("seed", "is_durable"), [(1, False), (2, False), (3, True), (4, True)])
+def test_random_changes_lose_nothing(seed: int, is_durable: bool, tmp_path: Path) -> None:
+    with live_world(seed, tmp_path / "data" if is_durable else None) as world:
         for _ in range(60):
             world.change()
         assert world.end() == []

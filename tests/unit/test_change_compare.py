@@ -138,11 +138,11 @@ def test_settings_change_in_place_or_need_a_restart() -> None:
     assert {p.name for p in found.needs_restart} == {"engine.data_dir", "limits.line"}
 
 
-def test_files_and_spilling_need_a_restart() -> None:
+def test_files_need_a_restart_and_spilling_does_not() -> None:
     found = change(edited(("raw: {from: big}", "raw: {from: big, sink: {file: out.ndjson}}")))
     assert [p.name for p in found.needs_restart] == ["raw"]
     found = change(edited(("time: ts,", "time: ts, overload: spill,")))
-    assert [p.name for p in found.needs_restart] == ["trades"]
+    assert not found.needs_restart and [p.name for p in found.of(Fate.CHANGED)] == ["trades"]
 
 
 def test_a_python_box_is_rebuilt_when_its_code_has_changed(tmp_path: Path) -> None:

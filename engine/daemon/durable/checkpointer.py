@@ -45,6 +45,16 @@ PACE_SECONDS = 0.004
 """About as long as the disk needs for a piece, so that a checkpoint takes half of the disk's time."""
 
 
+class KeptNames(NamedTuple):
+    """What a folder knows of outputs beside their outboxes."""
+
+    past: Mapping[str, int]  # of outputs that are gone: the number that a next tuple would have
+    marks: Mapping[str, Sequence[str]]  # of the fields of the tuples that readers may ask for (``data_format``)
+
+
+NO_NAMES = KeptNames({}, {})
+
+
 class HeldMoment(NamedTuple):
     """A moment that a savepoint keeps: a checkpoint, the end of the log, and the spilled queues of the checkpoint."""
 
@@ -93,17 +103,31 @@ class Checkpointer:
         self._stamps: dict[str, str] = {}
         self._state_segments: dict[str, list[int]] = {}  # of the last checkpoint, by box
         self._wanted = Event()
+        self._is_owed = False  # one is due also without news in the log
         self._ended = Event()
         self._thread = Thread(target=self._run, name="aurorad-checkpoint", daemon=True)
-        self._trouble = ""  # why the last one failed
+        self.trouble = ""  # why the last one failed
+        self._is_hurried = False  # a change of the network waits for it
         self.failures = 0
         self.pause_s = 0.0  # how long the last cut held the scheduler
         self.position = 0  # in the log, of the newest checkpoint
 
-    def attach(self, engine: Engine, clocks: Sequence[StreamClock | None], counters: KeptCounters) -> None:
+    def attach(
+        self,
+        engine: Engine,
+        clocks: Sequence[StreamClock | None],
+        counters: KeptCounters,
+        kept: KeptNames = NO_NAMES,
+    ) -> None:
         self._engine = engine
         self._clocks = clocks
         self._counters = counters
+        self._kept = kept
+
+    def adopt(self, network: Network, outboxes: Sequence[Outbox]) -> None:
+        """Make checkpoints of another network. Inside ``swapping``."""
+        self._network = network
+        self._outboxes = outboxes
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -116,13 +140,14 @@ class Checkpointer:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def ask(self) -> None:
-        """Have a checkpoint made soon. Any thread."""
+    def ask(self, *, always: bool = False) -> None:
+        """Have a checkpoint made soon: if there is news in the log, or ``always``. Any thread."""
+        self._is_owed = self._is_owed or always
         self._wanted.set()
 
     def pace(self) -> None:
         """Wait between two pieces of a checkpoint: nothing waits for it, but the log's syncs need the same disk."""
-        if not self._ended.is_set():
+        if not self._ended.is_set() and not self._is_hurried:
             sleep(PACE_SECONDS)
 
     def _run(self) -> None:
@@ -138,10 +163,34 @@ class Checkpointer:
     def _is_due(self, elapsed_s: float) -> bool:
         """Whether a checkpoint is due. Without news in the log the newest one holds everything, and nothing is due."""
         asked = self._wanted.is_set()
+        if self._is_owed and asked:
+            return True
         grown = self._log.durable - self.position
         if not grown:
             self._wanted.clear()
         return grown > 0 and (asked or elapsed_s >= self._every_s or grown >= CHECKPOINT_LOG_BYTES)
+
+    # -- a change of the network --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def swapping(self) -> Iterator[None]:
+        """Make no other checkpoint, commit no group and move no train of history meanwhile."""
+        with self._one_at_a_time, self._committer.gate, self._starts.still():
+            yield
+
+    def commit_change(self) -> None:
+        """Write the checkpoint that makes a change of the network count: the rename of its manifest is the moment.
+
+        Inside ``swapping``, with the new engine, which has not started. Raises OSError and CutError: then the next
+        start runs the network before.
+        """
+        self._is_hurried = True
+        try:
+            history = self._history.cut()
+            cut = Cut(self._engine, self._log.durable, self._rest(history), self.life)
+            self._write_cut(cut, history)
+        finally:
+            self._is_hurried = False
 
     # -- a checkpoint -------------------------------------------------------------------------------------------------
 
@@ -149,15 +198,16 @@ class Checkpointer:
         """Make a checkpoint now. False when it failed; the ones before it stay valid."""
         with self._one_at_a_time:
             self._wanted.clear()  # this one answers everything that was asked before
+            self._is_owed = False
             try:
                 self._make()
             except (OSError, CutError, TimeoutError) as error:
                 self.failures += 1
-                if str(error) != self._trouble:  # logged once, not for every retry
+                if str(error) != self.trouble:  # logged once, not for every retry
                     log.warning("a checkpoint failed: %s", error)
-                self._trouble = str(error)
+                self.trouble = str(error)
                 return False
-            self._trouble = ""
+            self.trouble = ""
             return True
 
     @contextmanager
@@ -180,25 +230,34 @@ class Checkpointer:
                 history = self._history.cut()
                 cut = Cut(self._engine, self._log.durable, self._rest(history), self.life)
             self.pause_s = monotonic() - begun
+        self._write_cut(cut, history)
+        oldest = self._checkpoints.oldest_kept
+        self._prune(cut.position if oldest is None else oldest)
+        self._collect()
+
+    def _write_cut(self, cut: Cut, history: Mapping[str, Any]) -> None:
         try:
             try:
-                parts = cut.parts(self._stamps)
+                reusable = self._checkpoints.reusable()
+                parts = cut.parts({name: stamp for name, stamp in self._stamps.items() if name in reusable})
             finally:
                 cut.release()
             self._history.flush(history)
             self._persist(cut, parts, {name: place["next"] for name, place in history.items()})
         finally:
             cut.let_go()
-        oldest = self._checkpoints.oldest_kept
-        self._prune(cut.position if oldest is None else oldest)
-        self._collect()
 
     def _persist(self, cut: Cut, parts: Mapping[str, CheckpointPart], history: Mapping[str, int]) -> None:
         """Write a cut to disk. Only after that may the log and the spill files before it be deleted."""
         self._spill.sync()
         self._state_home.sync()
         state = cut.state_segments(self._state_segments)
-        facts = {"spill": sorted({ref.segment for ref in cut.spilled}), "state": state, "history": history}
+        facts = {
+            "spill": sorted({ref.segment for ref in cut.spilled}),
+            "state": state,
+            "history": history,
+            "revision": self._network.version,
+        }
         self._checkpoints.write(cut.position, parts, facts)
         self._stamps = {name: part.stamp for name, part in parts.items()}
         self._state_segments = state
@@ -229,6 +288,8 @@ class Checkpointer:
             "history": history,
             "starts": self._starts.cut(),
             "entered": self._engine.ingress.entered,
+            "past": dict(self._kept.past),
+            "marks": {name: list(marks) for name, marks in self._kept.marks.items()},
         }
 
     def _prune(self, needed: int) -> None:

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
+from catalog.network import Network
 from engine.daemon.durable.records import NAMED, OUTPUT, TRAIN, output_record, pack, train_record
 from storage.admission import BatchNumber
 from storage.files import Bytes, Files, StorageError
@@ -147,6 +148,16 @@ class Committer:
                 self.pending_tuples[item.stream] += item.train.count
         self._effects.submitted()
 
+    def pending_of(self, stream: int) -> int:
+        """Return how many tuples of a stream wait; 0 for a number that a change of the network has just removed."""
+        pending = self.pending_tuples
+        return pending[stream] if stream < len(pending) else 0
+
+    def lost_of(self, stream: int) -> int:
+        """Return how many tuples of plain connections of a stream were lost when the log failed; 0 as above."""
+        lost = self.lost_tuples
+        return lost[stream] if stream < len(lost) else 0
+
     @property
     def has_room(self) -> bool:
         return self.pending_bytes < PENDING_AT_MOST_BYTES and not self.refusal
@@ -169,6 +180,39 @@ class Committer:
     def unlogged(self) -> list[Emitted]:
         """Return the outputs that are emitted and not yet in the log. The caller holds the gate."""
         return [item for item in list(self._pending) if isinstance(item, Emitted)]
+
+    # -- a change of the network --------------------------------------------------------------------------------------
+
+    def adopt(self, network: Network, streams: Mapping[int, int], outputs: Mapping[int, int]) -> list[Input]:
+        """Serve another network. The caller holds the gate, and nothing is submitted meanwhile.
+
+        ``streams`` and ``outputs`` lead from present numbers to those of the next network. Returns the trains that
+        wait for streams which are not there any more; what waits of other outputs is dropped.
+        """
+        gone: list[Input] = []
+        kept: list[Item] = []
+        with self._sum:
+            for item in self._pending:
+                if isinstance(item, Note):
+                    kept.append(item)
+                elif isinstance(item, Input) and item.stream in streams:
+                    kept.append(item._replace(stream=streams[item.stream]))
+                elif isinstance(item, Emitted) and item.output in outputs:
+                    kept.append(item._replace(output=outputs[item.output]))
+                else:
+                    self.pending_bytes -= item.nbytes
+                    gone += [item] if isinstance(item, Input) else []
+            self._pending = deque(kept)
+            self._streams = [s.name for s in network.streams]
+            self._outputs = [o.name for o in network.outputs]
+            lost, self.lost_tuples = self.lost_tuples, [0] * len(self._streams)
+            self.pending_tuples = [0] * len(self._streams)
+            for here, there in streams.items():
+                self.lost_tuples[there] = lost[here]
+            for item in kept:
+                if isinstance(item, Input):
+                    self.pending_tuples[item.stream] += item.train.count
+        return gone
 
     # -- a group ------------------------------------------------------------------------------------------------------
 

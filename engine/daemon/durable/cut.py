@@ -60,21 +60,21 @@ class Cut:
         disk, may change by itself."""
         changes_unseen = runtime.box.needs_clock or (runtime.bounded is not None and runtime.state.divided is not None)
         moved: object = token_hex(6) if changes_unseen else runtime.port_watermarks_ns
-        return f"{self._life}:{runtime.calls}:{runtime.tuples_in}:{runtime.resets}:{moved}"
+        return f"{self._life}:{runtime.identity}:{runtime.calls}:{runtime.tuples_in}:{runtime.resets}:{moved}"
 
     @property
     def spilled(self) -> list[BlockRef]:
         return self._queues.refs
 
     def state_segments(self, before: Mapping[str, list[int]]) -> dict[str, list[int]]:
-        """Return the segments of the states on disk, by the box's name. ``before``: those of the last checkpoint, for
-        boxes that have not run since. After ``parts``."""
+        """Return the segments of the states on disk, by the folder of the state. ``before``: those of the last
+        checkpoint, for boxes that have not run since. After ``parts``."""
         found: dict[str, list[int]] = {}
         for box, runtime in enumerate(self._engine.runtimes):
-            name = runtime.node.name
-            segments = self._segments[box] if box in self._segments else before.get(name, [])
+            home = runtime.home
+            segments = self._segments[box] if box in self._segments else before.get(home, [])
             if segments:
-                found[name] = segments
+                found[home] = segments
         return found
 
     def release(self) -> None:
@@ -148,6 +148,7 @@ def runtime_data(runtime: BoxRuntime) -> dict[str, Any]:
     tally = runtime.tally
     return {
         "fingerprint": fingerprint(runtime.node),
+        "home": runtime.home,
         "state": runtime.box.snapshot(runtime.state),
         "tally": [tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors],
         "dropped": tally.dropped,
@@ -175,6 +176,8 @@ def restore_runtime(runtime: BoxRuntime, data: Mapping[str, Any]) -> bool:
     if data["fingerprint"] != fingerprint(runtime.node):
         return False
     tally = runtime.tally
+    if runtime.files is not None:
+        runtime.files.restore(data.get("home", runtime.node.name))  # in format 2 always the name of the box
     runtime.state = runtime.box.restore(data["state"])
     runtime.watch_losses(runtime.losses)
     runtime.limit_calls(runtime.call_limits)

@@ -8,14 +8,15 @@ checked everything and before anything else in the folder changes.
 | format | written by | difference |
 |---|---|---|
 | 1 | 0.2 | has no ``format.json``; records of outputs have no mark. The checkpoint has the schema of every arc |
-| 2 | from 0.3 on | |
+| 2 | 0.3 | small parts of a checkpoint have files of their own |
+| 3 | from 0.4 on | |
 
 Owner: the keeper, before anything runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -28,7 +29,7 @@ from storage.evolution import adapted, obstacles
 from storage.files import Files, StorageError
 from storage.train import Train
 
-FORMAT = 2
+FORMAT = 3
 FILE = "format.json"
 _NEW = "format.new"
 
@@ -44,6 +45,7 @@ class DataFormat:
         self._files = files
         self.schemas: dict[str, Schema] = {}  # by mark
         self.outputs: dict[str, list[str]] = {}
+        self.revision = 0  # of the network that the outputs are of
         self.unmarked: dict[str, str] = {}  # by output: the mark of its records of format 1, which have none
         self._on_disk = b""
 
@@ -64,8 +66,9 @@ class DataFormat:
                     f"format {number} is newer than {FORMAT}, the newest that this aurorad knows: upgrade"
                 )
             self.schemas = {mark: _schema(fields) for mark, fields in data["schemas"].items()}
-            self.outputs = {name: list(marks) for name, marks in data["outputs"].items()}
+            self.outputs.update({name: list(marks) for name, marks in data["outputs"].items()})
             self.unmarked = dict(data["unmarked"])
+            self.revision = int(data.get("revision", 0))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._error(f"cannot be read: {error}") from error
 
@@ -87,12 +90,26 @@ class DataFormat:
         """Add the network's schemas. ``kept`` names the outputs of which readers may still ask for older tuples."""
         for stream in network.streams:
             self._learn(stream.schema)
-        known, wanted = self.outputs, set(kept)
-        self.outputs = {}
+        known, wanted = dict(self.outputs), set(kept)
+        self.revision = network.version
+        self.outputs.clear()
         for output in network.outputs:
             mark = self._learn(output.schema)
             before = known.get(output.name, []) if output.name in wanted else []
             self.outputs[output.name] = [*(m for m in before if m != mark), mark]
+
+    def foresee(self, network: Network) -> None:
+        """Add the schemas of a network that may follow, and write them: a start finds all fields, whichever runs."""
+        for schema in [part.schema for part in network.streams] + [part.schema for part in network.outputs]:
+            self._learn(schema)
+        self.write()
+
+    def learn_outputs(self, revision: int, outputs: Mapping[str, Sequence[str]]) -> None:
+        """Take the marks of a checkpoint if it is of a later network: a crash came between it and ``format.json``."""
+        if revision > self.revision:
+            self.revision = revision
+            self.outputs.clear()
+            self.outputs.update({name: list(marks) for name, marks in outputs.items()})
 
     def _learn(self, schema: Schema) -> str:
         mark = schema_mark(schema)
@@ -108,6 +125,7 @@ class DataFormat:
                 "schemas": {mark: _fields(schema) for mark, schema in self.schemas.items()},
                 "outputs": self.outputs,
                 "unmarked": self.unmarked,
+                "revision": self.revision,
             },
             option=orjson.OPT_INDENT_2,
         )

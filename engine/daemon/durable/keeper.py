@@ -15,19 +15,21 @@ Threads: ``submit`` and ``emit`` on any; the committer's thread enters trains; t
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Protocol
 
 from catalog.network import Network
-from engine.daemon.durable.checkpointer import Checkpointer, KeptCounters
+from engine.daemon.durable.checkpointer import Checkpointer, KeptCounters, KeptNames
 from engine.daemon.durable.commit_thread import CommitThread
 from engine.daemon.durable.committer import Committer, GroupOutcome, Input, Note
 from engine.daemon.durable.cut import spilled_refs
 from engine.daemon.durable.data_folder import DataFolder
 from engine.daemon.durable.data_format import DataFormat, FormatError
+from engine.daemon.durable.following import FollowingOutputs, following_outboxes, remember, unread
 from engine.daemon.durable.gone_outputs import GoneOutputs
 from engine.daemon.durable.histories import LoggedHistory
 from engine.daemon.durable.outbox import Outbox
@@ -37,6 +39,7 @@ from engine.daemon.durable.restore import SavedState
 from engine.daemon.durable.savepoint import make_savepoint
 from engine.daemon.history.keeper import HistoryKeeper
 from engine.daemon.history.starts import QueryStarts
+from engine.run.change.compare import Change
 from engine.run.core import Engine
 from engine.run.open_state import BEGUN_ANEW, begin_anew, has_ended
 from engine.run.state_home import StateHome
@@ -50,6 +53,10 @@ from storage.spill_files import SpillFiles
 from storage.train import Train
 
 log = logging.getLogger("aurorad.durable")
+
+SMALL_STATE_BYTES = 1024**2
+COMMIT_SECONDS = 30.0
+COMMIT_AGAIN_SECONDS = 0.2
 
 
 class LogReaders(Protocol):
@@ -80,7 +87,7 @@ class Keeper:
         """Without ``threads`` the owner of the keeper calls ``committer.step`` and ``checkpointer.make`` itself."""
         self.network = network
         self._folder = DataFolder(root, files)
-        files = self._folder.files
+        files = self.files = self._folder.files
         self._threads = threads
         self.log = Log(files)
         self.checkpoints = Checkpoints(files, lambda: self.checkpointer.pace())
@@ -114,9 +121,8 @@ class Keeper:
             every_s=checkpoint_s,
             retain_bytes=retain_bytes,
         )
-        self.histories = [
-            LoggedHistory(outbox, self.log, self.committer, self.checkpointer.ask) for outbox in self.outboxes
-        ]
+        self.histories = [self._history(outbox) for outbox in self.outboxes]
+        self._past: dict[str, int] = {}  # outputs that are gone: the number that a next tuple would have
         self._recovery: Recovery | None = None
         self.recovered = Recovered()
 
@@ -127,7 +133,107 @@ class Keeper:
         self._clocks = event_time.clocks
         self._readers = readers
         self._counters = counters
-        self.checkpointer.attach(engine, event_time.clocks, counters)
+        self.checkpointer.attach(engine, event_time.clocks, counters, KeptNames(self._past, self._format.outputs))
+
+    # -- a change of the network --------------------------------------------------------------------------------------
+
+    def foresee(self, network: Network) -> FollowingOutputs:
+        """Return the outputs of the network that is to follow, for its engine. Any thread."""
+        outboxes = following_outboxes(network, self.outboxes, self._past, self._format)
+        known = {history.outbox.output.name: history for history in self.histories}
+        histories = [known.get(outbox.output.name) or self._history(outbox) for outbox in outboxes]
+        return FollowingOutputs(outboxes, histories, self.history.foresee(network))
+
+    def unread(self, network: Network) -> dict[str, str]:
+        """Return, by output, the readers that would lose tuples in a change to this network."""
+        return unread(network, self.outboxes, self._format)
+
+    def prepare(self, network: Network) -> None:
+        """Write what the folder must know before it can hold another network. StorageError when the disk does not take
+        it; then nothing has changed."""
+        try:
+            self._format.foresee(network)
+            self.history.flush(self.history.cut())
+        except OSError as error:
+            raise StorageError(error.filename or self._folder.root, None, error.strerror or str(error)) from error
+        if self.disk_trouble:
+            raise StorageError(self._folder.root, None, self.disk_trouble)
+        if self._engine.storage.state_bytes < SMALL_STATE_BYTES:
+            return
+        if not self.checkpointer.make():  # so that the one of the swap, for which all waits, has less to write
+            raise StorageError(self._folder.root, None, f"takes no checkpoint: {self.checkpointer.trouble}")
+
+    def adopt(
+        self,
+        following: FollowingOutputs,
+        engine: Engine,
+        event_time: EventTime,
+        counters: KeptCounters,
+        change: Change,
+    ) -> dict[str, int]:
+        """Keep the next network. Inside ``checkpointer.swapping``; nothing is submitted meanwhile, and no box runs.
+
+        Returns the tuples that were on their way to the log for streams that are gone.
+        """
+        before, network = self.network, engine.network
+        streams = {
+            s.number: there.number
+            for s in before.streams
+            if (there := network.find_stream(s.name)) is not None
+            and (there.schema, there.time_field) == (s.schema, s.time_field)
+        }
+        names = {o.name: o.number for o in network.outputs}
+        places = {o.number: names[o.name] for o in before.outputs if o.name in names}
+        same = {s.name: s.number for s in before.streams}
+        self.numbers.renumber({s.number: same[s.name] for s in network.streams if s.name in same}, len(network.streams))
+        gone = self.committer.adopt(network, streams, places)
+        here = {s.number: there.number for s in before.streams if (there := network.find_stream(s.name)) is not None}
+        self.numbers.retract((here[i.stream], i.batch) for i in gone if i.batch is not None and i.stream in here)
+        remember(self._past, [outbox for outbox in self.outboxes if outbox.output.name not in names])
+        for outbox, output in zip(following.outboxes, network.outputs, strict=True):
+            self._past.pop(output.name, None)
+            if outbox.output.schema != output.schema and self._format.reads_history(output):
+                outbox.forget_history()
+            outbox.output = output
+        self.network, self.outboxes, self.histories = network, following.outboxes, following.histories
+        self._format.use(network, [outbox.output.name for outbox in self.outboxes if outbox.unread()])
+        self.history.adopt(network)
+        self.attach(engine, event_time, self._readers, counters)
+        self.checkpointer.adopt(network, self.outboxes)
+        self.starts.adopt(engine, change.outputs)
+        for stream in network.streams:
+            if stream.name not in change.streams:  # its port is new, and has not counted what is on its way to the log
+                engine.ingress.received[stream.number] += self.committer.pending_tuples[stream.number]
+        dropped: dict[str, int] = {}
+        for item in gone:
+            name = f"log of {before.streams[item.stream].name}"
+            dropped[name] = dropped.get(name, 0) + item.train.count
+        return dropped
+
+    def commit_change(self) -> None:
+        """Write the checkpoint that makes a change count. While the disk is full it is tried again. Raises OSError and
+        CutError: then the next start runs the network before."""
+        deadline = monotonic() + COMMIT_SECONDS
+        while True:
+            try:
+                return self.checkpointer.commit_change()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT) or monotonic() > deadline:
+                    raise
+                log.warning("the disk is full in the middle of a change: everything waits until there is room")
+                sleep(COMMIT_AGAIN_SECONDS)
+
+    def settle(self) -> None:
+        """After a change: let the folder forget what only the network before needed."""
+        try:
+            self._format.write()
+        except OSError as error:
+            log.warning("format.json could not be written: %s; it is written at the next change", error)
+        # So that a start which falls back on the one before finds this network there, too.
+        self.checkpointer.ask(always=True)
+
+    def _history(self, outbox: Outbox) -> LoggedHistory:
+        return LoggedHistory(outbox, self.log, self.committer, self.checkpointer.ask)
 
     # -- a start ------------------------------------------------------------------------------------------------------
 
@@ -155,6 +261,7 @@ class Keeper:
             saved.refuse_another_network(self.network, self._folder.root)
             saved.refuse_changed_queues(self._engine, self._folder.root)
             self._format.learn_from_checkpoint(saved.queues["arcs"], saved.rest["outputs"])
+            self._format.learn_outputs(int(saved.facts.get("revision", 0)), saved.rest.get("marks", {}))
             gone.restore(saved.rest["outputs"])
             saved.restore_boundary(self.network, self.numbers, self._clocks, self.outboxes, self._counters)
         self._recovery = Recovery(self.log, position, self.network, self.outboxes, self.committer, self._format, gone)
@@ -168,6 +275,7 @@ class Keeper:
         self.history.open({} if saved is None else saved.rest.get("history", {}))
         rest = {} if saved is None else saved.rest
         self._engine.ingress.entered = int(rest.get("entered", 0))
+        self._remember({} if saved is None else rest.get("past", {}))
         self.starts.prepare(self._engine, rest.get("starts", {}), rest.get("outputs", {}))
         self._format.use(self.network, [outbox.output.name for outbox in self.outboxes if outbox.unread()])
         self._format.write()
@@ -181,6 +289,13 @@ class Keeper:
             torn_bytes=self.log.torn_bytes,
             passed_over=len(self.checkpoints.passed_over),
         )
+
+    def _remember(self, past: Mapping[str, int]) -> None:
+        """Let outputs that are back go on with their numbers."""
+        self._past.update({name: int(number) for name, number in past.items()})
+        for outbox in self.outboxes:
+            if (number := self._past.pop(outbox.output.name, 1)) > outbox.next:
+                outbox.next, outbox.readable = number, number - 1
 
     def _refuse_unreadable_histories(self) -> None:
         """Raise FormatError if an output has other fields than the tuples that its readers have not read yet."""

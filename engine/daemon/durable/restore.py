@@ -30,6 +30,7 @@ class SavedState:
     def __init__(self, found: FoundCheckpoint, files: Files) -> None:
         self._found = found
         self._files = files
+        self.facts = found.facts
         self.queues: Mapping[str, Any] = self._part("queues")
         self.rest: Mapping[str, Any] = self._part("rest")
 

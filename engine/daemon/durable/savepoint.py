@@ -97,15 +97,17 @@ def _save_moment(root: Path, to: Path, journal: Log, checkpoint: int, end: int, 
 
 
 def _parts(manifest: Path) -> list[str]:
-    """Return the names of the parts that a checkpoint's manifest names."""
+    """Return the files of the parts that a checkpoint's manifest names, each once."""
     data = orjson.loads(manifest.read_bytes()[:-16])  # behind the JSON stands the footer of storage/checkpoint.py
-    return [part["file"].rpartition("/")[2] for part in data["parts"].values()]
+    return list(dict.fromkeys(part["file"].rpartition("/")[2] for part in data["parts"].values()))
 
 
 def _link(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
+    except FileExistsError:
+        raise  # a copy would write into the source, if it is this very file
     except OSError:  # another file system, or one without links
         _copy(source, target)
 

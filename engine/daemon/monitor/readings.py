@@ -111,8 +111,8 @@ class DaemonReadings:
         clock = self._engine.ingress.clock(number)
         to_log = 0
         if self._keeper is not None:
-            to_log = self._keeper.committer.pending_tuples[number]  # a tuple counts as received once it is in the log
-            if lost := self._keeper.committer.lost_tuples[number]:
+            to_log = self._keeper.committer.pending_of(number)  # a tuple counts as received once it is in the log
+            if lost := self._keeper.committer.lost_of(number):
                 rejected["log_failed"] = lost
         return StreamReading(
             name=port.stream.name,

@@ -29,10 +29,12 @@ from engine.daemon.daemon import Daemon
 from engine.daemon.ending.draining import describe_inside
 from engine.daemon.process.logs import set_up_logs
 from engine.daemon.process.notify import READY, STOPPING, notify
+from engine.daemon.process.start_network import read_start, say_what_runs
 from engine.daemon.process.version import own_version
 from engine.run.network_file import read_network
 from engine.run.tuning import name_process, tune_process
 from qos_monitor.conservation import residuals
+from router.http.change import ChangeOrigin
 from storage.compiled.compiler import KernelCompiler
 
 if TYPE_CHECKING:
@@ -88,16 +90,16 @@ outputs: {}
 """
 
 
-def serve(file: Path | None, overrides: Overrides, *, once: bool = False) -> int:
+def serve(file: Path | None, overrides: Overrides, *, once: bool = False, from_file: bool = False) -> int:
     """Run the daemon until a signal ends it, and return the exit code. Raises NetworkError and ListenError.
 
     Without a ``file`` the daemon runs an empty network until one is deployed.
 
     A finite run (``run_end.py``) also ends when its sources are at their end and all results are out; the code is then
-    1 if a source or a sink failed or draining did not finish. With ``once`` every run is finite.
+    1 if a source or a sink failed or draining did not finish. With ``once`` every run is finite. ``from_file``: run
+    the file, also if another network was applied last.
     """
-    text = EMPTY_NETWORK if file is None else read_text(file)[0]
-    network = read_network(EMPTY_NETWORK if file is None else file, overrides=overrides)
+    network, text = read_start(file, EMPTY_NETWORK, overrides, from_file=from_file)
     set_up_logs(network.config.log.format, network.config.log.level)
     for warning in network.warnings:
         hint = f" ({warning.hint})" if warning.hint else ""
@@ -116,6 +118,7 @@ def serve(file: Path | None, overrides: Overrides, *, once: bool = False) -> int
         once=once,
         read_text=partial(_read_following, file, overrides),
         text=text,
+        is_file=partial(_is_text_of, file),
     )
     try:
         daemon.start()
@@ -123,6 +126,7 @@ def serve(file: Path | None, overrides: Overrides, *, once: bool = False) -> int
         log.info("stopped during recovery: nothing is lost, and the next start recovers from the same checkpoint")
         return 0
     _log_start(daemon, file)
+    say_what_runs(daemon.changes.revisions, network.version, file)
     notify(READY)
     while (number := signals.wait()) not in (*STOPS, FAILED, DONE):
         _reload(file, overrides, daemon)
@@ -208,6 +212,16 @@ def _log_stop(daemon: Daemon, drained: bool) -> None:
     )
 
 
+def _is_text_of(file: Path | None, text: str) -> bool:
+    """Tell whether a file has this text now."""
+    if file is None:
+        return False
+    try:
+        return read_text(file)[0] == text
+    except AuroraError:
+        return False
+
+
 def _read_following(file: Path | None, overrides: Overrides, text: str, running: Network) -> Network:
     """Read a network file that is to follow the running one; modules of users lie beside the file of the start."""
     named = "" if file is None else str(file)
@@ -221,7 +235,8 @@ def _reload(file: Path | None, overrides: Overrides, daemon: Daemon) -> None:
         return
     _reload_users(file, overrides, daemon)
     try:
-        answer = daemon.changes.put(read_text(file)[0], dry_run=False, drop_state=False)
+        origin = ChangeOrigin("reload")
+        answer = daemon.changes.put(read_text(file)[0], dry_run=False, drop_state=False, origin=origin)
     except NetworkError as error:
         for problem in error.problems:
             log.error("%s:%d: %s: %s", file, problem.line, problem.place, problem.message)

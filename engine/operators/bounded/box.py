@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from catalog.schema import Schema
+from engine.operators.bounded.copying import copied
 from engine.operators.bounded.divided import LOWEST_NS, DividedState
 from engine.operators.bounded.hashing import KeyHash, new_seed
 from engine.operators.bounded.limits import StateLimits
@@ -258,6 +259,16 @@ class BoundedBox(Box):
         state.divided = DividedState.restored(self.inner, self._name, self._files, state.limit_bytes, data["divided"])
         state.watermark_ns = state.divided.watermark_ns
         return state
+
+    def copy_of(self, other: BoundedBox, state: BoundedState) -> BoundedState:
+        """Return a copy of the state of another box of the same definition, in files of its own.
+
+        Raises OSError when the disk has no room, and SpillDamageError when a block cannot be read.
+        """
+        data = other.snapshot(state)
+        if state.divided is not None:
+            data = {"divided": copied(data["divided"], other._files(()), self._files(()))}
+        return self.restore(data)
 
     def discard(self, state: BoundedState) -> None:
         """Release what the state has on disk: it is replaced by another one."""

@@ -37,6 +37,7 @@ LIVE_KEYS = (
     "engine.stop",
     "engine.python_path",
     "engine.share",
+    "engine.forget_outputs",
 )
 SETTINGS = ("engine", "http", "scheduler", "limits", "log", "spark", "admission")
 
@@ -132,8 +133,6 @@ def _stream(was: Stream, now: Stream) -> PartChange:
             fate, why = _unless_tcp(now.source, fate, why)
         return PartChange("stream", now.name, fate, why)
     changed = [*_differences(_plain(was.options), _plain(now.options))]
-    if was.overload != now.overload and "spill" in (was.overload, now.overload):
-        return PartChange("stream", now.name, Fate.RESTART, "; ".join(changed))
     return PartChange("stream", now.name, Fate.CHANGED if changed else Fate.KEPT, "; ".join(changed))
 
 
@@ -289,6 +288,8 @@ def _output(before: Network, after: Network, was: Output, now: Output, same: Map
             fate, why = _unless_tcp(now.sink, fate, why)
         return PartChange("output", now.name, fate, why)
     changed = ["qos"] if was.qos != now.qos else []
+    if was.paused != now.paused:
+        changed.append("paused" if now.paused else "resumed")
     tail = _origin(after, after.arcs[now.arc].source, same)
     if _origin(before, before.arcs[was.arc].source, {}) != tail:
         changed.append(f"reads {tail[0]}")

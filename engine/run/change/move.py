@@ -50,10 +50,11 @@ def move(
     kept_boxes = set(change.boxes.values())
     for runtime in old.runtimes:
         if runtime.node.name not in kept_boxes:
-            runtime.discard()
+            runtime.retire()
     if event_times is not None:
         event_times[1].take_over(event_times[0], numbers.streams)
     arcs = _same_arcs(old.network, new.network, change)
+    behind = [old.storage.waiting_behind(arc.number) for arc in old.network.arcs]
     _move_losses(old, new, arcs, change)
     for here, there in numbers.outputs.items():
         new.deliveries[here].cost_ns = old.deliveries[there].cost_ns
@@ -62,8 +63,9 @@ def move(
     old.ingress.hand_over(new.ingress, numbers.streams)
     _move_queues(old, new, arcs)
     kept = set(arcs.values())
-    gone = [(arc.name, old.storage.queues[arc.number].tuples) for arc in old.network.arcs if arc.number not in kept]
-    return {name: tuples for name, tuples in gone if tuples}
+    gone = [arc for arc in old.network.arcs if arc.number not in kept]
+    waited = {arc.name: old.storage.queues[arc.number].tuples + behind[arc.number] for arc in gone}
+    return {name: tuples for name, tuples in waited.items() if tuples}
 
 
 def _same_arcs(before: Network, after: Network, change: Change) -> dict[int, int]:
@@ -92,8 +94,11 @@ def _move_queues(old: Engine, new: Engine, arcs: Mapping[int, int]) -> None:
     taken: set[int] = set()
     for now, was in arcs.items():
         queues[now] = old.storage.queues[was].copy() if was in taken else old.storage.queues[was]
+        if was in taken:
+            queues[now].enqueued += old.storage.waiting_behind(was)
         taken.add(was)
     new.storage.take_over(queues)
+    new.storage.take_over_blocks(old.storage, arcs)
     new.storage.peak_bytes = max(new.storage.peak_bytes, old.storage.peak_bytes)
     for arc, queue in queues.items():
         for train, lease in queue.entries:
