@@ -87,10 +87,8 @@ def run(
     overrides the file. --port-base moves all ports by the same distance.
 
     With a data_dir the network that was applied last goes on, if it did not
-    come from the file; the log says so. --from-file runs the file.
-
-    --on spark runs the network on Spark, with the same answers: see
-    docs/spark.md, and `validate --on spark` for what runs how.
+    come from the file; the log says so. --on spark runs the network on
+    Spark, with the same answers: `validate --on spark` says what runs how.
 
     \b
       aurorad run configs/demo.yaml

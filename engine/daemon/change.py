@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from threading import RLock
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from catalog.config.edit import EntryExistsError, add_entries, pause_output, remove_entries
 from catalog.config.models import TcpSink, TcpSource
@@ -28,10 +28,11 @@ from catalog.config.words import did_you_mean
 from catalog.network import Network, Output
 from engine.daemon.admission import check_admission, forecast
 from engine.daemon.revisions import Revision, Revisions, make_revision
-from engine.run.change.compare import Change, Fate, compare
-from engine.run.change.report import change_json, change_lines
+from engine.run.change.compare import Change, compare
+from engine.run.change.report import change_json, change_lines, changed_json
 from engine.run.core import Engine
 from engine.run.quiet import quiet
+from engine.run.tuning import collector_paused
 from router.http.change import BY_CODE, ChangeOrigin, ChangeRefusedError
 from router.listeners import ReservedListener
 from storage.files import StorageError
@@ -69,7 +70,8 @@ class LiveChanges:
     ) -> Mapping[str, Any]:
         """Run this network file from now on, or only say what that would do."""
         with self.lock:
-            answer = self._put(text, dry_run=dry_run, drop_state=drop_state, force=force, origin=origin)
+            with collector_paused():  # it would look at everything that is new, again and again
+                answer = self._put(text, dry_run=dry_run, drop_state=drop_state, force=force, origin=origin)
             if not dry_run:
                 self._text = text
             return answer
@@ -190,43 +192,48 @@ class LiveChanges:
     def _put(
         self, text: str, *, dry_run: bool, drop_state: bool, force: bool, origin: ChangeOrigin
     ) -> Mapping[str, Any]:
+        begun = monotonic()
         before = self._daemon.network
         after = self._read(text, before)
         change = compare(before, after)
-        plan = change_json(change)
         if change.is_empty:
             if not dry_run:
                 self._note_same(text)
-            return {"applied": False, "version": before.version, **plan}
+            return {"applied": False, "version": before.version, **change_json(change)}
+        told: dict[str, Any] = {}
         if not force and (dry_run or after.config.admission.min_utility is not None):
             if (found := forecast(self._daemon, after)) is not None:
-                plan["forecast"] = found.to_json()
+                told["forecast"] = found.to_json()
             if not dry_run:
-                check_admission(found, after, plan)
+                check_admission(found, after, {**change_json(change), **told})
         if dry_run:
-            return {"applied": False, "version": before.version, **plan}
-        self._check(change, after, plan, drop_state)
-        begun = monotonic()
-        changed = [part for part in plan["parts"] if part["fate"] != Fate.KEPT or "was" in part]
+            return {"applied": False, "version": before.version, **change_json(change), **told}
+        self._check(change, after, drop_state)
+        changed = changed_json(change)
         revision = make_revision(after, text, origin, changed, is_file=self._is_file(text))
         dropped = self._make(after, change, drop_state, revision)
         self.revisions.add(revision)
         took_s = monotonic() - begun
-        _log_change(change, plan, dropped, after.version, took_s)
-        return {"applied": True, "version": after.version, "seconds": took_s, "dropped": dropped, **plan}
+        _log_change(changed, dropped, after.version, took_s)
+        done = {"applied": True, "version": after.version, "seconds": took_s, "dropped": dropped}
+        return {**done, **change_json(change), **told}
 
-    def _check(self, change: Change, after: Network, plan: Mapping[str, Any], drop_state: bool) -> None:
+    def _check(self, change: Change, after: Network, drop_state: bool) -> None:
         """Refuse what cannot be done, or was not confirmed."""
+
+        def refuse(message: str, hint: str, status: int = 409) -> NoReturn:
+            raise ChangeRefusedError(message, hint, status, change_json(change))
+
         if not self._daemon.is_ready:
-            raise ChangeRefusedError("the daemon starts or stops", "try again later", 503, plan)
+            refuse("the daemon starts or stops", "try again later", 503)
         if restart := change.needs_restart:
             names = ", ".join(f"{p.kind} {p.name}" for p in restart[:5])
-            raise ChangeRefusedError(f"a restart is needed for {names}", "nothing has changed", 409, plan)
+            refuse(f"a restart is needed for {names}", "nothing has changed")
         if why := obstacle(self._daemon.network) or obstacle(after):
-            raise ChangeRefusedError(f"a restart is needed: {why}", "nothing has changed", 409, plan)
+            refuse(f"a restart is needed: {why}", "nothing has changed")
         if change.drops_state and not drop_state:
             names = ", ".join(p.name for p in change.drops_state[:5])
-            raise ChangeRefusedError(f"the change drops the state of {names}", "confirm with --drop-state", 409, plan)
+            refuse(f"the change drops the state of {names}", "confirm with --drop-state")
         if not drop_state:
             self._check_readers(after)
 
@@ -341,11 +348,8 @@ def obstacle(network: Network) -> str:
     return ""
 
 
-def _log_change(
-    change: Change, plan: Mapping[str, Any], dropped: Mapping[str, int], version: int, took_s: float
-) -> None:
-    told = [part for part in plan["parts"] if part["fate"] != Fate.KEPT or "was" in part]
-    for line in change_lines(told)[:50]:
+def _log_change(changed: list[dict[str, str]], dropped: Mapping[str, int], version: int, took_s: float) -> None:
+    for line in change_lines(changed)[:50]:
         log.info("%s", line)
     for arc, tuples in dropped.items():
         log.warning("arc %s is gone: %d tuples that waited there are dropped", arc, tuples)

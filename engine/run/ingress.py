@@ -179,21 +179,16 @@ class Ingress:
         if origin.lost and self._note_undecoded is not None:
             self._note_undecoded(self._network.streams[stream].arcs, train, origin.lost)
         if self._log is not None:
-            self._submit(self._log, stream, train, received, origin.batch)
-            return True
+            with self._order:  # a change of the network gives the streams of the log other numbers
+                if self._successor is None:
+                    self.received[stream] += received
+                    self._log.submit(stream, train, origin.batch)
+                    return True
+            return self.admit(stream, train, origin._replace(lost=0), timeout_s=timeout_s)
         self._enter(stream, train, received, None, origin.runs_idle_plans, origin.peer)
         if origin.batch is not None:
             self.numbers.commit(stream, (origin.batch,))
         return True
-
-    def _submit(self, log: TrainLog, stream: int, train: Train, received: int, batch: BatchNumber | None) -> None:
-        """Hand a train to the log. Inside the lock: a change of the network gives its streams other numbers."""
-        with self._order:
-            if (successor := self._successor) is None:
-                self.received[stream] += received
-                log.submit(stream, train, batch)
-        if successor is not None and (there := self._next_numbers.get(stream)) is not None:
-            successor._submit(log, there, train, received, batch)
 
     def enter_logged(self, stream: int, train: Train, logged_ns: int, *, is_replayed: bool = False) -> None:
         """Take in a train that the log has on disk. Its event time is judged by the time at which it was logged."""

@@ -113,3 +113,28 @@ def test_a_paused_query_misses_the_pause_and_keeps_its_window_over_a_kill(tmp_pa
         send(source, 3, 4)
         assert lines(reader, 1)[0]["total"] == 10
         assert ask(daemon, "POST", "queries/none/pause")[0] == 404
+
+
+def test_a_query_that_is_added_live_reads_history_and_goes_on_over_changes(tmp_path: Path) -> None:
+    http, source, sink, late = free_ports(4)
+    text = network(tmp_path, source, sink)
+    query = f'outputs: {{all: {{from: s, sink: {{tcp: "127.0.0.1:{late}"}}}}, odds: {{from: odd}}}}\n'
+    query = 'boxes: {odd: {filter: s, where: "n % 2 = 1"}}\n' + query
+    with running(tmp_path, text, http) as daemon:
+        for first in range(0, 3_000, 1_000):
+            send(source, *range(first, first + 1_000))
+            ask(daemon, "POST", "queries", f"outputs: {{q{first}: {{from: s}}}}\n")
+        wait_for(lambda: daemon.stream("s")["admitted"] == 3_000, "all have come")
+        status, answer = ask(daemon, "POST", "queries?from=earliest", query)
+        assert (status, answer["applied"]) == (200, True), answer
+        wait_for(lambda: daemon.output("all")["emitted"] == 3_000, "history has been read")
+        ask(daemon, "DELETE", "queries/q0")
+        send(source, *range(3_000, 3_500))
+        wait_for(lambda: daemon.output("all")["emitted"] == 3_500, "it is live")
+        wait_for(lambda: daemon.output("odds")["emitted"] == 1_750, "and so is the other one")
+        assert daemon.output("q2000")["emitted"] <= 1_500
+        kill(daemon)
+    with running(tmp_path, text, http) as daemon, connect(late) as reader:
+        send(source, 3_500)
+        assert lines(reader, 1) == [{"n": 3_500}]
+        wait_for(lambda: daemon.output("all")["emitted"] == 3_501, "nothing comes twice")

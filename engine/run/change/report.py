@@ -22,6 +22,11 @@ def change_json(change: Change) -> dict[str, Any]:
     }
 
 
+def changed_json(change: Change) -> list[dict[str, str]]:
+    """Return the parts that a change touches as plain data."""
+    return [_part_json(part) for part in change.parts if part.fate is not Fate.KEPT or part.was]
+
+
 def _part_json(part: PartChange) -> dict[str, str]:
     told = {"kind": part.kind, "name": part.name, "fate": str(part.fate)}
     optional = {"why": part.why, "was": part.was, "loses": part.loses}
