@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "clients" / "python"))
 
-from tests.crash.driver import START_SECONDS, Driver
+from tests.crash.driver import PATIENCE_SECONDS, Driver
 
 LONGEST_SECONDS = 0.25
 
@@ -124,7 +124,7 @@ class KilledApplies(Driver):
 
     def _running_text(self) -> str:
         """Wait until the daemon listens, and return the file that it runs; its parts must be those of the file."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while True:
             try:
                 file = self._ask("network/file")["text"]
