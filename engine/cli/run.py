@@ -75,13 +75,11 @@ def run(
 
     Without a file it runs an empty network. Its page makes one from ten
     rows, and `aurorad apply FILE` deploys one.
-
     When all sources are files or standard input, the run ends after them,
     with all windows closed. --stdin and --stdout put a stream and an output
     of any network file into a pipe, in place of their own source and sink;
     a format is ndjson, csv or arrow, and for --stdout table too. HTTP is off
     then and only warnings are logged, unless the file or a flag says more.
-
     A second SIGTERM exits at once. SIGHUP reads the file again; a file with
     errors changes nothing. A flag overrides the environment, which
     overrides the file. --port-base moves all ports by the same distance.
