@@ -32,7 +32,7 @@ LEGEND = tuple(
         ("engine", "k, M, us, MiB", "thousand, million; millionth of a second; 1,048,576 bytes"),
         ("output", "rate/s", "tuples a second that come out"),
         ("output", "delivered", "share delivered in the last seconds, of the tuples that would come out without drops"),
-        ("output", "dropped", "tuples dropped since the start on the arcs before this output, or for slow readers"),
+        ("output", "dropped", "tuples dropped since the start before this output, undecoded too, or for slow readers"),
         ("output", "p50, p99, p99.9", "from arrival to delivery over the last 10 s; p99: 99 of 100 took no longer"),
         ("output", "max, mean", "the longest delay of the last 10 s, and the mean"),
         ("output", "utility", "how useful the output is by its QoS graphs, 0 to 1: the worse of delay and loss"),

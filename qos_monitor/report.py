@@ -182,10 +182,6 @@ def drops_before_outputs(readings: Readings, network: Network) -> list[int]:
     dropped = [sum(shed.values()) for shed in _shed_before_outputs(readings, network)]
     for number, output in enumerate(readings.outputs):
         dropped[number] += output.dropped
-    for stream, reading in zip(network.streams, readings.streams, strict=True):
-        if undecoded := sum(reading.edge.dropped.values()):
-            for output_number in {o for a in stream.arcs for o in _outputs_of(network, network.arcs[a])}:
-                dropped[output_number] += undecoded
     return dropped
 
 
@@ -194,13 +190,20 @@ def _outputs_of(network: Network, arc: Arc) -> tuple[int, ...]:
 
 
 def _shed_before_outputs(readings: Readings, network: Network) -> list[Shed]:
-    """Return, by output, the tuples dropped on arcs that lead to it. An arc to two outputs counts for both."""
+    """Return, by output, the tuples dropped undecoded and on arcs that lead to it. An arc to two outputs counts for
+    both."""
     before: list[list[ArcReading]] = [[] for _ in network.outputs]
     for arc, reading in zip(network.arcs, readings.arcs, strict=True):
         if reading.shed:
             for output in _outputs_of(network, arc):
                 before[output].append(reading)
-    return [_sum_of_shed(arcs) for arcs in before]
+    found = [_sum_of_shed(arcs) for arcs in before]
+    for stream, stream_reading in zip(network.streams, readings.streams, strict=True):
+        if undecoded := stream_reading.edge.dropped:
+            for number in {o for a in stream.arcs for o in _outputs_of(network, network.arcs[a])}:
+                for reason, tuples in undecoded.items():
+                    found[number][reason] = found[number].get(reason, 0) + tuples
+    return found
 
 
 def _sum_of_shed(arcs: Iterable[ArcReading]) -> Shed:

@@ -13,12 +13,13 @@ from rich.console import Console
 import router
 from catalog.catalog import Epoch
 from catalog.legend import LEGEND
+from catalog.readings import EdgeReading
 from engine.cli.remote import Remote, RemoteError
 from engine.cli.views.legend import legend_pages
 from engine.cli.views.numbers import cost, count, duration, size
 from engine.cli.views.stats import draw, one_line, rows_left
 from qos_monitor.conservation import residuals
-from qos_monitor.report import stats_json
+from qos_monitor.report import drops_before_outputs, stats_json
 from qos_monitor.sampler import Sampler, enrich
 from tests.unit.monitored import busy, diamond, idle
 
@@ -126,6 +127,18 @@ def test_what_was_dropped_and_which_share_was_delivered() -> None:
     assert stats()["streams"][0]["shed"] == {"shed": 200}
     stream = dict(zip(line_of(text, "stream").split(), line_of(text, "trades").split(), strict=True))
     assert (stream["received"], stream["refused"], stream["dropped"]) == ("10.1k", "30", "200")
+
+
+def test_tuples_dropped_undecoded_count_before_each_output_and_once_in_all() -> None:
+    """A bill, a row of the table and the sum over the whole say the same."""
+    readings = busy(NETWORK)
+    edge = EdgeReading(True, 0.5, {"overdue": 7})
+    readings = readings._replace(streams=[s._replace(edge=edge) for s in readings.streams])
+    found = stats_json(readings, None, Epoch.of(NETWORK), {})
+    for output, lost in zip(found["outputs"], drops_before_outputs(readings, NETWORK), strict=True):
+        assert output["shed"]["overdue"] == 7 and sum(output["shed"].values()) + output["dropped"] == lost
+    assert found["totals"]["dropped"]["overdue"] == 7
+    assert found["totals"]["dropped_tuples"] == sum(found["totals"]["dropped"].values())
 
 
 def test_the_legend_explains_every_column_of_top() -> None:

@@ -7,6 +7,7 @@ listener, like those of any client.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ class Begin:
         rows, name = str(asked.get("rows", "")), asked.get("name") or "rows"
         if not rows.strip():
             raise ConsoleError("there are no rows", "paste some rows of JSON or CSV")
-        into, out = free_addresses(self._network())
+        into, out = free_addresses(self._network(), self._changes.text)
         return {
             "file": aurorad_command(
                 ["new", "-", "--name", plain_word(name, "name"), "--listen", into, "--serve", out], rows
@@ -117,9 +118,11 @@ def send_to(address: tuple[str, int], data: bytes) -> None:
         raise ConsoleError(f"the stream did not take the rows: {error}", "is it paused for lack of room?") from error
 
 
-def free_addresses(network: Network) -> tuple[str, str]:
-    """Return two loopback addresses that nothing listens on now, and that the network does not name."""
+def free_addresses(network: Network, text: str) -> tuple[str, str]:
+    """Return two loopback addresses that nothing listens on now, and that neither the network names nor its file, whose
+    ports ``--port-base`` may have moved."""
     taken = {address.port for _, address in listeners(network.config)}
+    taken |= {int(port) for port in re.findall(r":(\d{2,5})\b", text)}
     found: list[str] = []
     for first in (FIRST_PORT, FIRST_PORT + 10):
         port = next((p for p in range(first, first + PORTS_TRIED) if p not in taken and _is_free(p)), None)

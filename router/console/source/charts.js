@@ -14,7 +14,7 @@ export function Trend({ label, value, unit, height = 92, tone = "--accent" }) {
     const plot = new uPlot(
       {
         width: place.current.clientWidth || 300, height, legend: { show: false }, cursor: { show: false },
-        scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high || 0, 1e-9) * 1.1] } },
+        scales: { x: { time: true }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [
           { stroke: colour("--quiet"), grid: { show: false }, ticks: { show: false }, size: 20, font: "10px system-ui", values: (_, at) => at.map(s => new Date(s * 1e3).toLocaleTimeString([], { hour12: false, minute: "2-digit", second: "2-digit" })) },
           { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, size: 54, font: "10px system-ui", values: (_, at) => at.map(v => unit(v)) },

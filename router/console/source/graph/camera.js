@@ -1,8 +1,14 @@
 // Pan and zoom of the drawing: drag, wheel, pinch, keys. It moves one group and draws nothing anew.
+//
+// To paint a thousand boxes takes 30 ms and more. So a large drawing is moved as a picture, which costs almost nothing,
+// and painted sharp when it has come to rest.
+const LARGE_NODES = 300, SETTLE_MS = 120;
+
 export class Camera {
   constructor(svg, group) {
     this.svg = svg; this.group = group;
     this.x = 0; this.y = 0; this.k = 1; this.size = null;
+    this.painted = { x: 0, y: 0, k: 1 }; this.timer = 0;
     this.pointers = new Map();
     svg.addEventListener("wheel", event => { event.preventDefault(); this.zoomAt(event, Math.exp(-event.deltaY * 0.0015)); }, { passive: false });
     svg.addEventListener("pointerdown", event => { this.pointers.set(event.pointerId, event); this.moved = 0; });
@@ -17,7 +23,7 @@ export class Camera {
       if (event.key === "0") this.fit();
     });
   }
-  close() { removeEventListener("pointermove", this.move); removeEventListener("pointerup", this.up); removeEventListener("pointercancel", this.up); }
+  close() { clearTimeout(this.timer); removeEventListener("pointermove", this.move); removeEventListener("pointerup", this.up); removeEventListener("pointercancel", this.up); }
   onMove(event) {
     const last = this.pointers.get(event.pointerId);
     if (!last) return;
@@ -35,7 +41,7 @@ export class Camera {
   }
   get isDrag() { return this.moved > 5; }
   zoomAt(event, factor) {
-    const box = this.svg.getBoundingClientRect(), k = Math.min(3, Math.max(0.04, this.k * factor));
+    const box = this.svg.parentNode.getBoundingClientRect(), k = Math.min(3, Math.max(0.04, this.k * factor));
     const [px, py] = [event.clientX - box.left, event.clientY - box.top];
     this.x = px - ((px - this.x) * k) / this.k;
     this.y = py - ((py - this.y) * k) / this.k;
@@ -43,26 +49,36 @@ export class Camera {
     this.apply();
   }
   zoom(factor) {
-    const box = this.svg.getBoundingClientRect();
+    const box = this.svg.parentNode.getBoundingClientRect();
     this.zoomAt({ clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 }, factor);
   }
   fit(size = this.size) {
     if (!size) return;
     this.size = size;
-    const box = this.svg.getBoundingClientRect(), margin = 24;
+    const box = this.svg.parentNode.getBoundingClientRect(), margin = 24;
     const isNarrow = box.width < 600; // on a phone the whole is unreadable: fit the height, begin at the left
     this.k = Math.min(1.25, isNarrow ? 0.8 : Math.min((box.width - 2 * margin) / size.width, (box.height - 2 * margin) / size.height));
     this.x = isNarrow ? margin : (box.width - size.width * this.k) / 2;
     this.y = Math.max(margin, (box.height - size.height * this.k) / 2);
-    this.apply();
+    this.paint();
   }
   show(x, y) {
-    const box = this.svg.getBoundingClientRect();
+    const box = this.svg.parentNode.getBoundingClientRect();
     this.k = Math.max(this.k, 0.7);
     this.x = box.width / 2 - x * this.k; this.y = box.height / 2 - y * this.k;
-    this.apply();
+    this.paint();
   }
   apply() {
+    if (!(this.size?.nodes.length > LARGE_NODES)) { this.paint(); return; }
+    const { x, y, k } = this.painted, grown = this.k / k;
+    this.svg.style.transform = `translate(${(this.x - x * grown).toFixed(1)}px, ${(this.y - y * grown).toFixed(1)}px) scale(${grown.toFixed(4)})`;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.paint(), SETTLE_MS);
+  }
+  paint() {
+    clearTimeout(this.timer);
+    this.painted = { x: this.x, y: this.y, k: this.k };
+    this.svg.style.transform = "";
     this.group.setAttribute("transform", `translate(${this.x.toFixed(1)} ${this.y.toFixed(1)}) scale(${this.k.toFixed(4)})`);
     this.svg.classList.toggle("far", this.k < 0.35);
   }

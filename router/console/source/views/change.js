@@ -20,7 +20,7 @@ export function lineOf(text, kind, name) {
 
 export function Diff({ plan }) {
   if (!plan) return null;
-  if (plan.same) return html`<p class="quiet">the same as what runs</p>`;
+  if (plan.same) return html`<p class="quiet">The text is what runs now. Edit it: errors appear at their place, and here you see what stays, what begins anew and what is dropped before you deploy. Ctrl Space completes names, functions and keys.</p>`;
   const told = plan.parts.filter(p => p.fate !== "kept" || p.was);
   return html`<div class="diff"><p>${Object.keys(FATES).map(fate => [fate, plan.parts.filter(p => p.fate === fate).length]).filter(([, n]) => n).map(([fate, n]) => html`<span key=${fate} class=${`fate ${fate}`}>${n} ${FATES[fate]}</span>`)}</p>
     <${Table} head=${["what", "name", "fate", "why"]} empty="every part is kept" rows=${told.map(p => [p.kind, p.name, html`<span class=${`fate ${p.fate}`}>${p.fate}</span>`, [p.was ? `was ${p.was}` : "", p.why || ""].filter(Boolean).join("; ")])} />

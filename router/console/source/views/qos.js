@@ -70,10 +70,22 @@ function Contract() {
     ${found.length > 0 && html`<${Table} head=${["rates", "rows/s", ...found[0].outputs.map(o => o.name), "utility in all"]} rows=${found.map(f => [`${f.factor} × now`, rate(f.rate_per_s), ...f.outputs.map(o => `${utility(o.utility)} (${delivered(o.share)}, p99 ${time(o.p99_ns)})`), utility(f.utility)])} />`}</section>`;
 }
 
+// Of many outputs the least useful ones, and those that the user looks for.
+const MOST_CARDS = 60;
+function chosenOutputs(wanted) {
+  const all = network.value.outputs, text = wanted.trim().toLowerCase();
+  if (!text && all.length <= MOST_CARDS) return all;
+  const worth = o => (outputs.value.has(o.name) ? utilityOf(outputs.value.get(o.name)) : 1);
+  return all.filter(o => o.name.toLowerCase().includes(text)).sort((a, b) => worth(a) - worth(b)).slice(0, MOST_CARDS);
+}
+
 export function QosView() {
+  const [wanted, setWanted] = useState("");
   if (!network.value || !shown.value) return html`<p class="empty">loading …</p>`;
+  const all = network.value.outputs.length, cards = chosenOutputs(wanted);
   return html`<div class="page"><h1>How useful each output is</h1>
-    <div class="cards">${network.value.outputs.map(o => html`<${OutputCard} key=${o.name} output=${o} />`)}</div>
+    ${all > MOST_CARDS && html`<p class="bar"><input type="search" aria-label="find an output" placeholder="find …" value=${wanted} onInput=${e => setWanted(e.target.value)} /> <span class="quiet">${cards.length} of ${count(all)} outputs, the least useful first</span></p>`}
+    <div class="cards">${cards.map(o => html`<${OutputCard} key=${o.name} output=${o} />`)}</div>
     ${!network.value.outputs.length && html`<p class="empty">the network has no outputs</p>`}
     <${GiveUp} /><${Contract} /></div>`;
 }

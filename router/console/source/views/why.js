@@ -43,7 +43,7 @@ function LateTuples() {
       <button type="submit" disabled=${isBusy}>slowest of the last minute</button><button type="button" disabled=${isBusy} onClick=${() => look(true)}>wait for the next one</button>
     </form><${Trouble} error=${error} />
     ${answer && html`${answer.journeys.length
-      ? html`<p>Of ${answer.sampled} sampled tuples. ${answer.blame.slice(0, 3).map(b => html`<span key=${b.box} class="blame"><b>${b.box}</b> ${percent(b.share)}</span>`)} of the time went there, waiting for it included.</p>
+      ? html`<p>Of ${answer.sampled} sampled tuples. ${answer.blame.slice(0, 3).map(b => html`<span key=${b.box} class="blame"><b>${b.box === "(engine)" ? "outside the boxes" : b.box}</b> ${percent(b.share)}</span>`)} of the time went there, waiting for it included.</p>
         <ul class="legend kinds">${Object.entries(KINDS).map(([k, text]) => html`<li key=${k} class=${`part ${k}`}>${text}</li>`)}</ul>
         ${answer.journeys.map((j, i) => html`<${Journey} key=${i} journey=${j} deadline=${deadline} />`)}`
       : html`<p class="empty">no sampled tuple of the last minute meets this</p>`}`}</section>`;
