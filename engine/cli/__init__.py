@@ -5,7 +5,7 @@
 - Change a running daemon: ``apply``, ``query`` (add and remove one), ``revisions``, ``rollback`` (back to one).
 - Look at a running daemon: ``top``, ``tap`` (its tuples), ``explain`` (late and dropped tuples).
 - Keep a daemon's state: ``savepoint``, ``backup``, ``restore``, ``names`` (of readers and sources).
-- Files and Spark: ``ingest``, ``compact``, ``history`` (sample files).
+- Files and Spark: ``schema`` (a network file for them), ``ingest``, ``compact``, ``history`` (sample files).
 - Look things up: ``boxes``, ``functions``, ``policies``, ``version``. Measure: ``bench``.
 
 ``views/`` has the drawings of what the commands print, ``remote.py`` the HTTP client that asks a running daemon.
@@ -44,8 +44,8 @@ GC_THRESHOLD = 100_000  # new objects between two garbage collections; Python's 
 _ORDER = (  # of --help: as people meet them; the rest follows
     "new", "run", "validate", "test", "graph", "simulate", "demo", "apply", "query", "revisions",
     "rollback", "top", "tap", "explain", "boxes",
-    "functions", "policies", "names", "savepoint", "backup", "restore", "ingest", "compact", "history", "bench",
-    "version",
+    "functions", "policies", "names", "savepoint", "backup", "restore", "schema", "ingest", "compact", "history",
+    "bench", "version",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import secrets
 import sys
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from engine.cli.remote import DEFAULT_URL, CacertOption, Remote, RemoteError, To
 
 if TYPE_CHECKING:
     from catalog.network import Network, Stream
+    from router.spark.daemon.asked_jobs import DaemonJob
     from router.spark.daemon.jobs import BulkJob
     from router.spark.daemon.remote import RemoteTarget
 
@@ -42,6 +43,10 @@ def ingest(
     token_file: TokenFileOption = None,
     cacert: CacertOption = None,
     master: Annotated[str | None, typer.Option(help="The Spark master. \\[default: that of the file]")] = None,
+    jvm: Annotated[
+        Literal["auto", "daemon", "own"],
+        typer.Option(help="Whose JVM reads. auto: the daemon's if it has one and is on this machine."),
+    ] = "auto",
 ) -> None:
     """Read files with Spark into a stream of the daemon that runs FILE.
 
@@ -58,6 +63,7 @@ def ingest(
     usage, 78 a bad network file, 130 interrupted.
     """
     from engine.run.network_file import read_network
+    from router.spark.daemon.asked_jobs import DaemonJob
     from router.spark.daemon.host import SparkHost
     from router.spark.daemon.jobs import BulkJob, order_for
     from router.spark.daemon.pace import parse_pace
@@ -75,21 +81,34 @@ def ingest(
     target = _target(network, remote, name, stream, pace)
     source = {
         "spark": format or _guess(path, sql),
-        "path": path,
-        "options": dict(_option(text) for text in option or ()),
+        "path": _absolute(path),
+        "options": dict(as_option(text) for text in option or ()),
         "sql": sql,
         "order_by": order_for(network, target_stream, order_by, pace),
     }
-    host = SparkHost(master or spark.master, spark.config, nice=0)
-    bulk = BulkJob(host, name, source, target_stream.schema, target, staging=spark.staging)
-    try:
-        rows = _run(bulk, target, name)
-    except KeyboardInterrupt:
-        typer.echo(f"aurorad: interrupted; resume with --job {name}", err=True)
-        raise typer.Exit(130) from None
-    finally:
-        host.stop()
-    typer.echo(f"{rows:,} rows are in stream {stream}" if not bulk.was_done else "this input was read before")
+    asked = DaemonJob(target.address, target.token, target.trust, name, stream=stream, pace=pace, source=source)
+    if _may_ask(jvm, master, remote, path) and asked.begin(start=jvm == "daemon"):
+        rows, was_done = _run(asked, asked, name), asked.was_done
+    else:
+        host = SparkHost(master or spark.master, spark.config, nice=0)
+        bulk = BulkJob(host, name, source, target_stream.schema, target, staging=spark.staging)
+        try:
+            rows, was_done = _run(bulk, target, name), bulk.was_done
+        finally:
+            host.stop()
+    typer.echo(f"{rows:,} rows are in stream {stream}" if not was_done else "this input was read before")
+
+
+def _may_ask(jvm: str, master: str | None, remote: Remote, path: list[str] | None) -> bool:
+    """Tell whether the daemon may read for this command: it must see the same files."""
+    if jvm != "auto":
+        return jvm == "daemon"
+    return master is None and (remote.is_here or all("://" in one for one in path or ()))
+
+
+def _absolute(path: list[str] | None) -> list[str] | None:
+    """Return the paths as the daemon can read them, whose working folder is another one."""
+    return None if path is None else [one if ":" in one else str(Path(one).absolute()) for one in path]
 
 
 def _find(network: Network, name: str) -> Stream:
@@ -108,7 +127,8 @@ def _guess(path: list[str] | None, sql: str | None) -> str:
     return SUFFIXES.get(ending, "parquet")
 
 
-def _option(text: str) -> tuple[str, str]:
+def as_option(text: str) -> tuple[str, str]:
+    """Divide ``key=value``."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise typer.BadParameter(f"an option is key=value, not '{text}'")
@@ -152,8 +172,16 @@ def _port_of(remote: Remote) -> str:
     return address
 
 
-def _run(bulk: BulkJob, target: RemoteTarget, name: str) -> int:
+def _run(bulk: BulkJob | DaemonJob, target: RemoteTarget | DaemonJob, name: str) -> int:
     """Run the job on a thread, and show its progress on this one."""
+    try:
+        return _run_on_thread(bulk, target, name)
+    except KeyboardInterrupt:
+        typer.echo(f"aurorad: interrupted; resume with --job {name}", err=True)
+        raise typer.Exit(130) from None
+
+
+def _run_on_thread(bulk: BulkJob | DaemonJob, target: RemoteTarget | DaemonJob, name: str) -> int:
     outcome: list[Any] = []
 
     def work() -> None:
@@ -176,7 +204,7 @@ def _run(bulk: BulkJob, target: RemoteTarget, name: str) -> int:
     return int(outcome[0])
 
 
-def _watch(thread: Thread, target: RemoteTarget, name: str) -> None:
+def _watch(thread: Thread, target: RemoteTarget | DaemonJob, name: str) -> None:
     if not sys.stderr.isatty():
         thread.join()
         return

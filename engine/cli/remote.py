@@ -63,6 +63,7 @@ class Remote:
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._secure = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
+        self.is_here = _is_loopback(parts.hostname)  # on this machine, so it sees the same files
         self._token_file = str(token_file or os.environ.get(TOKEN_FILE, ""))
         self._cacert = str(cacert or os.environ.get(CACERT, ""))
         if self._token_file and not self._secure and not _is_loopback(parts.hostname):

@@ -22,6 +22,8 @@ from router.spark.wire.peer import Peer, PortError
 TOKEN_CHARACTERS = 10_000
 OF_A_JOB = ("push", "expect", "progress", "end")
 OF_A_STREAM = ("begin", "stage", "commit")
+OF_THE_DAEMON = ("ingest", "ingest_state", "ingest_stop")
+"""Requests by which the daemon reads files and databases with its own rights."""
 OF_AN_OUTPUT = ("offsets", "read", "release")
 
 
@@ -83,6 +85,8 @@ class SparkDoor:
     def _may(self, user: User, request: PortRequest) -> bool:
         assert self._access is not None
         do = request.text("do", "")
+        if do in OF_THE_DAEMON:
+            return user.is_admin
         if do in OF_A_JOB:
             return user.may("publish", self._stream_of_job(request.text("job")))
         if do in OF_A_STREAM:

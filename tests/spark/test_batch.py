@@ -118,6 +118,17 @@ outputs:
         metrics = daemon.get("/metrics").decode()
         assert 'aurorad_bulk_rows_total{stream="trades"} 60000.0' in metrics
         assert "aurorad_spark_up 0.0" in metrics, "the daemon itself has no JVM"
+        # In the daemon's JVM, which it starts when it is asked to, and then has.
+        here = os.path.relpath(folder)
+        for job, how in (("theirs", ("--jvm", "daemon")), ("again", ())):
+            done = ingest("--path", here, "--job", job, *how)
+            assert done.returncode == 0, done.stderr
+            assert "60,000 rows are in stream trades" in done.stdout
+        wait_for(lambda: daemon.stream("trades")["admitted"] == 180_000, "all rows are in")
+        refused = ingest("--path", str(folder / "nowhere"))
+        assert refused.returncode == 1 and "nowhere" in refused.stderr
+        spark = daemon.stats()["spark"]
+        assert spark["up"] and spark["starts"] == 1, "one JVM for all three"
         assert daemon.end(signal.SIGTERM) == 0
     begun = time.monotonic()
     nobody = subprocess.run(

@@ -12,8 +12,10 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from engine.daemon.daemon import Daemon
+from engine.lab.draft.from_spark import draft_from_spark
 from engine.run.network_file import read_network
 from router.spark.daemon.host import SparkHost
 from router.spark.daemon.rounds import RoundBook
@@ -211,3 +213,28 @@ def test_a_round_that_is_cut_off_enters_once(
         assert taken(daemon) == 4
     assert first.count == (900 if step == "done" else 0)
     assert sorted(prices(first) + prices(second)) == sorted(before + wanted(f"{folder}/new.parquet"))
+
+
+def test_what_the_schema_of_odd_files_says_can_be_run(host: SparkHost, tmp_path: Path) -> None:
+    rows = duckdb.sql("""
+        select i::tinyint as tiny, (i * 1.25)::decimal(20, 2) as price, date '2026-01-01' + i::int as day,
+               {'a': i, 'b': [i]} as nested, case when i = 3 then null else i end as gap,
+               timestamp '2026-01-01' + to_seconds(i) as ts, 'x' || i as "odd.name", encode('b' || i) as raw
+        from range(10) t(i)""")
+    rows.write_parquet(str(tmp_path / "a.parquet"))
+    source = {"spark": "parquet", "path": str(tmp_path / "a.parquet"), "options": {}}
+    text = draft_from_spark(source, host.call("infer", **source))
+    stream = yaml.safe_load(text)["streams"]["rows"]
+    assert stream["schema"] == {
+        "tiny": "int", "price": "double", "day": "timestamp", "nested": "string", "gap": "bigint?", "ts": "timestamp",
+        "odd_name": "string", "raw": "string",
+    }  # fmt: skip
+    whole = "http: {listen: 'off'}\n" + text.replace("all_rows: {from: rows}", "out: {from: rows}")
+    with watching(whole, host, once=True) as (daemon, reader):
+        wait_for(lambda: not daemon.spark.is_reading, "it is read", 100)
+        assert not daemon.spark.failures
+        assert daemon.engine.drain(30)
+        assert sorted(reader.column("price")) == [i * 1.25 for i in range(10)]
+        assert sorted(json.loads(text)["b"][0] for text in reader.column("nested")) == list(range(10))
+        assert sorted(reader.column("odd_name")) == [f"x{i}" for i in range(10)]
+        assert reader.column("gap").count(None) == 1

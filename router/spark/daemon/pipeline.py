@@ -23,6 +23,7 @@ from router.access.access import Access
 from router.access.spark_door import SparkDoor
 from router.boundary import OutputGate, OutputHistory, StreamEntrance
 from router.ports import why_not
+from router.spark.daemon.asked_jobs import AskedJobs
 from router.spark.daemon.exchange import Exchange
 from router.spark.daemon.host import LOW_PRIORITY, SparkHost
 from router.spark.daemon.intake import DeadLetterBox, StreamIntake
@@ -30,7 +31,7 @@ from router.spark.daemon.ledger import JobLedger
 from router.spark.daemon.outlets import SinkOutlet
 from router.spark.daemon.port import CONNECTIONS, SparkPort
 from router.spark.daemon.remote import RemoteJobs
-from router.spark.daemon.source_job import SourceJob
+from router.spark.daemon.source_job import SourceJob, SourceTarget
 from router.spark.daemon.watched_source import WatchedSource
 
 log = logging.getLogger("aurorad.spark")
@@ -100,7 +101,12 @@ class SparkPipeline:
             now_ns,
             histories=histories,
         )
-        handlers = {"push": self.intake.push, **RemoteJobs(self.intake).handlers, **self.exchange.handlers}
+        self.asked = AskedJobs(
+            network, self.host,
+            lambda stream, job, pace: SourceTarget(stream, job, pace, self.port, self.intake, self.door), self.staging,
+        )  # fmt: skip
+        remote = {**RemoteJobs(self.intake).handlers, **self.asked.handlers}
+        handlers = {"push": self.intake.push, **remote, **self.exchange.handlers}
         token = "" if config.token is None else config.token.get_secret_value()
         self.door = SparkDoor(access, token, lambda job: self.intake.jobs.get(job).stream.name)
         tls = self.door.tls
@@ -174,6 +180,7 @@ class SparkPipeline:
         """Let no more bulk rows in."""
         for job in self._jobs:
             job.stop()
+        self.asked.stop()
         self._ended.set()
         self.intake.jobs.stop()
         self.exchange.stop()
@@ -194,6 +201,7 @@ class SparkPipeline:
         for job in self._jobs:
             if job.thread.is_alive():
                 job.thread.join(STOP_SECONDS)
+        self.asked.join()
         if self._progress.ident is not None:
             self._progress.join(STOP_SECONDS)
         self._clear()

@@ -8,6 +8,7 @@ line itself is parsed by orjson (``wire/peer.py``), which refuses lone surrogate
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,13 @@ class PortRequest:
         value = self._content.get(key, default)
         if not isinstance(value, str) or len(value) > characters:
             raise PortError(f"{key} must be a string of at most {characters:,} characters")
+        return value
+
+    def json(self, key: str, characters: int) -> dict[str, Any]:
+        """Return an object of JSON with at most this many characters."""
+        value = self._content.get(key)
+        if not isinstance(value, dict) or len(json.dumps(value)) > characters:
+            raise PortError(f"{key} must be an object of at most {characters:,} characters")
         return value
 
     def texts(self, key: str) -> list[str]:

@@ -102,6 +102,9 @@ class SourceTarget:
     def rows(self) -> int:
         return self._progress.rows if self._progress is not None else 0
 
+    def reading(self) -> BulkReading:
+        return BulkReading(self._stream.name, self._name) if self._progress is None else self._progress.reading()
+
     def end(self, error: str) -> None:
         if self._progress is not None:
             self._intake.end(self._progress, error, self._memory)

@@ -32,6 +32,7 @@ KILLED_SECONDS = 0.05  # until the kernel reports that a JVM was killed
 SHIPPED = ("wire/aurorad_wire.py", "executor/aurorad_push.py")
 """Files that the Python workers of the executors import, under their bare names."""
 WORK = (
+    "infer",
     "inspect",
     "stage",
     "staged",

@@ -17,12 +17,13 @@ from router.spark.driver import compact as compaction
 from router.spark.driver.bad_rows import with_place
 from router.spark.driver.baselines import plain_write, to_arrow
 from router.spark.driver.folders import open_folder
+from router.spark.driver.infer import infer
 from router.spark.driver.taking import take
 from router.spark.wire.errors import SparkFailedError, SparkRefusedError
 from router.spark.wire.pipe import Answer, Request
 
 __all__ = [
-    "cancel", "commit", "compact", "inspect", "plain_write", "prepare", "push", "stage", "staged", "to_arrow",
+    "cancel", "commit", "compact", "infer", "inspect", "plain_write", "prepare", "push", "stage", "staged", "to_arrow",
     "unstage",
 ]  # fmt: skip
 
