@@ -63,10 +63,14 @@ def add_entries(text: str, query: str, start: str = "") -> tuple[str, list[str]]
 def merge_entries(text: str, addition: str) -> str:
     """Return a network file with the streams, boxes and outputs of another one. Its other sections are not taken.
 
+    A file that says nothing but that it is empty is replaced by the other one, which keeps its comments then.
+
     Raises EntryExistsError when one of the names has another meaning already, and NetworkError for what is no file.
     """
     variables: dict[str, str] = {}
     document, sections = _compose(text, variables), _entries(_compose(addition, variables))
+    if not any(not isinstance(node, yaml.MappingNode) or node.value for node in _entries(document).values()):
+        return addition
     for section in ("streams", *SECTIONS):
         node = _section(document, section)
         node.flow_style = False

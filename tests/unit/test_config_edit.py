@@ -75,6 +75,8 @@ def test_two_files_become_one() -> None:
     assert merge_entries(merged, draft) == merged
     with pytest.raises(EntryExistsError, match="another 'z'"):
         merge_entries(merged, draft.replace("string", "int"))
+    settings = "http: {listen: 127.0.0.1:9999}\nstreams: {}\noutputs: {}\n"
+    assert read_network(merge_entries(settings, draft), {}).config.http.listen.port == 9999, "settings stay"
     empty = merge_entries("streams: {}\noutputs: {}\n", draft)
     assert [s.name for s in read_network(empty, {}).streams] == ["z"]
 

@@ -52,8 +52,7 @@ class Begin:
 
     def merge(self, file: str) -> Mapping[str, Any]:
         """Return the network file that runs with the streams, boxes and outputs of another one."""
-        network = self._network()
-        return {"file": merge_entries(self._changes.text, file) if network.streams or network.outputs else file}
+        return {"file": merge_entries(self._changes.text, file)}
 
     def trial(self, file: str, rows: Mapping[str, str]) -> Mapping[str, Any]:
         """Play rows through a network file, and return what comes out of each output."""
