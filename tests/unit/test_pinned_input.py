@@ -7,11 +7,12 @@ from threading import Event
 import numpy as np
 
 from catalog.schema import Schema
+from engine.daemon.durable.committer import PENDING_AT_MOST_BYTES, pending_at_most
 from engine.run.core import Engine
 from engine.simulate.sketch import SCHEMA, NetworkSketch
 from scheduler.state import SchedulerSettings
 from storage.manager import StorageManager
-from storage.string_account import string_share
+from storage.string_account import string_share, waiting_bytes
 from storage.strings import StringPool
 from storage.train import Train, constant_ns
 
@@ -92,3 +93,20 @@ def test_the_share_of_a_train_in_its_strings() -> None:
     train = Train(Schema.of(s="string"), (np.array([1, 2, 2, 1], np.int32),), constant_ns(0, 4), pools=(pool,))
     assert string_share(train) == 2 * pool.nbytes // 1_000
     assert string_share(Train(SCHEMA, (np.arange(3), np.zeros(3)), constant_ns(0, 3))) == 0
+
+
+def test_what_waits_for_the_log_counts_with_its_strings() -> None:
+    pool = StringPool([f"{n:05}" + "x" * 995 for n in range(1_000)])
+    schema = Schema.of(s="string", t="string")
+
+    def train(count: int) -> Train:
+        codes = np.arange(count, dtype=np.int32) % 1_000
+        return Train(schema, (codes, codes), constant_ns(0, count), pools=(pool, pool))
+
+    assert waiting_bytes(train(5_000)) >= pool.nbytes + train(5_000).nbytes
+    for count in (1, 10, 64):
+        assert count * 1_000 <= waiting_bytes(train(count)) - train(count).nbytes <= 2 * count * 1_200
+    numbers = Train(SCHEMA, (np.arange(3), np.zeros(3)), constant_ns(0, 3))
+    assert waiting_bytes(numbers) == numbers.nbytes
+    assert [pending_at_most(n * 2**20) // 2**20 for n in (8, 32, 64, 256, 1_024)] == [4, 4, 8, 32, 32]
+    assert pending_at_most(2**40) == PENDING_AT_MOST_BYTES

@@ -35,7 +35,8 @@ log = logging.getLogger("aurorad.log")
 
 GROUP_BYTES = 1024**2
 GROUP_AT_MOST_BYTES = 16 * 1024**2
-PENDING_AT_MOST_BYTES = 32 * 1024**2
+PENDING_AT_MOST_BYTES, PENDING_LEAST_BYTES = 32 * 1024**2, 4 * 1024**2
+PENDING_SHARE = 1 / 8  # of the memory budget, between these two
 JOINED_TUPLES = 4 * COALESCE_BELOW
 RESERVE_BYTES = 64 * 1024**2
 """Kept free for outputs and checkpoints, because they make room again. On a small disk: a sixteenth of it."""
@@ -104,6 +105,11 @@ class CommitEffects(Protocol):
         """Note that more may be submitted again."""
 
 
+def pending_at_most(budget_bytes: int) -> int:
+    """Return how many bytes may wait for the log, strings included, beside this memory budget."""
+    return max(PENDING_LEAST_BYTES, min(PENDING_AT_MOST_BYTES, int(PENDING_SHARE * budget_bytes)))
+
+
 class Committer:
     def __init__(
         self,
@@ -114,8 +120,11 @@ class Committer:
         numbers: SourceNumbers,
         effects: CommitEffects,
         now_ns: Callable[[], int],
+        *,
+        pending_at_most_bytes: int = PENDING_AT_MOST_BYTES,
     ) -> None:
         self.log = journal
+        self._pending_at_most_bytes = pending_at_most_bytes
         self._files = files
         self._streams = streams
         self._outputs = outputs
@@ -142,7 +151,7 @@ class Committer:
         with self._sum:
             self._pending.append(item)
             self.pending_bytes += item.nbytes
-            if self.pending_bytes >= PENDING_AT_MOST_BYTES:
+            if self.pending_bytes >= self._pending_at_most_bytes:
                 self._was_short = True
             if isinstance(item, Input):
                 self.pending_tuples[item.stream] += item.train.count
@@ -160,7 +169,7 @@ class Committer:
 
     @property
     def has_room(self) -> bool:
-        return self.pending_bytes < PENDING_AT_MOST_BYTES and not self.refusal
+        return self.pending_bytes < self._pending_at_most_bytes and not self.refusal
 
     def has_work(self) -> bool:
         """Whether something waits that may be committed now."""

@@ -16,6 +16,7 @@ from engine.daemon.durable.outbox import HistoryPiece, Outbox
 from engine.daemon.durable.records import NAMED
 from storage.encode import TrainReader
 from storage.log import Log
+from storage.string_account import waiting_bytes
 from storage.train import Train
 
 
@@ -40,7 +41,7 @@ class LoggedHistory:
         with outbox.lock:
             first, train = outbox.number(train)
             if outbox.names and train.count:
-                self._committer.submit(Emitted(outbox.output.number, first, train, train.nbytes + 64))
+                self._committer.submit(Emitted(outbox.output.number, first, train, waiting_bytes(train) + 64))
 
     def notes(self) -> Iterator[Note]:
         """Yield what was acknowledged since the last time."""

@@ -25,7 +25,7 @@ from typing import Protocol
 from catalog.network import Network
 from engine.daemon.durable.checkpointer import Checkpointer, KeptCounters, KeptNames
 from engine.daemon.durable.commit_thread import CommitThread
-from engine.daemon.durable.committer import Committer, GroupOutcome, Input, Note
+from engine.daemon.durable.committer import Committer, GroupOutcome, Input, Note, pending_at_most
 from engine.daemon.durable.cut import spilled_refs
 from engine.daemon.durable.data_folder import DataFolder
 from engine.daemon.durable.data_format import DataFormat, FormatError
@@ -50,6 +50,7 @@ from storage.files import Files, StorageError
 from storage.log import Log
 from storage.source_numbers import SourceNumbers
 from storage.spill_files import SpillFiles
+from storage.string_account import waiting_bytes
 from storage.train import Train
 
 log = logging.getLogger("aurorad.durable")
@@ -104,6 +105,7 @@ class Keeper:
             self.numbers,
             self,
             now_ns,
+            pending_at_most_bytes=pending_at_most(network.config.engine.memory_bytes),
         )
         self._commits = CommitThread(self.committer, on_failure)
         self.history = HistoryKeeper(network, files, now_ns, self.room_again)
@@ -375,7 +377,7 @@ class Keeper:
 
     def submit(self, stream: int, train: Train, batch: BatchNumber | None = None) -> None:
         """Log a train; when it is on disk it enters the network. Any thread."""
-        self.committer.submit(Input(stream, train, batch, train.nbytes + 64))
+        self.committer.submit(Input(stream, train, batch, waiting_bytes(train) + 64))
 
     def emit(self, output: int, train: Train) -> None:
         """Keep a train of an output in its history. On the worker that made it."""
