@@ -140,17 +140,24 @@ class TimeLedger:
     The parts are those of figure 2 of P0. Storage: putting trains on queues, on any thread, and taking them off.
     Scheduler: its steps. Boxes: their calls, without what these put on queues. Worker: all other processor time of the
     engine, that is the rest of its plans and of the hand-over between threads. The time of feeding arrivals counts for
-    none of them. All of it is read from the processor time of threads, so the parts add up. (The engine's own reading
-    is in wall time, and it counts a put and a step inside a plan as the worker's time too.)
+    none of them. The thread that made the ledger, and that waits for the engine, is no part of it either; but what it
+    puts on queues is the storage manager's work. All of it is read from the processor time of threads, so the parts add
+    up. (The engine's own reading is in wall time, and it counts a put and a step inside a plan as the worker's time
+    too.)
+
+    ``boxes_only``: read the clock only around box calls. All of the overhead is then the worker's.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, boxes_only: bool = False) -> None:
         self.ns = dict.fromkeys((*PARTS, "box_ns", "feeding"), 0)
         self._inside = local()
-        storage: Any = engine.storage
-        storage.enqueue = self.of("storage_ns", storage.enqueue)
-        storage.take = self.of("storage_ns", storage.take)
-        engine.loop.step = self.of("scheduler_ns", engine.loop.step)  # type: ignore[method-assign]
+        self._keeper = get_ident()
+        self._kept_ns = 0  # of the time that is divided, that of this thread
+        if not boxes_only:
+            storage: Any = engine.storage
+            storage.enqueue = self.of("storage_ns", storage.enqueue)
+            storage.take = self.of("storage_ns", storage.take)
+            engine.loop.step = self.of("scheduler_ns", engine.loop.step)  # type: ignore[method-assign]
         for runtime in engine.runtimes:
             box: Any = runtime.box
             box.run = self.of("box_ns", type(box).run.__get__(box))
@@ -168,13 +175,17 @@ class TimeLedger:
             finally:
                 took_ns = thread_time_ns() - begun_ns
                 ns[part] += took_ns - inside.ns
+                if get_ident() == self._keeper:
+                    self._kept_ns += took_ns - inside.ns
                 inside.ns = outer_ns + took_ns
 
         return timed
 
     def read(self, busy_ns: float) -> dict[str, float]:
-        """Return the parts of the processor time that the engine took."""
-        return {**{part: self.ns[part] for part in (*PARTS, "box_ns")}, "worker_ns": busy_ns - sum(self.ns.values())}
+        """Return the parts of the processor time that the engine took: ``busy_ns``, which is without that of the thread
+        that made the ledger, and what this thread has put on queues."""
+        rest_ns = busy_ns + self._kept_ns - sum(self.ns.values())
+        return {**{part: self.ns[part] for part in (*PARTS, "box_ns")}, "worker_ns": rest_ns}
 
 
 class ArrivalFeeder:
