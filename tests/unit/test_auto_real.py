@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.lab.bench.auto import real
+from engine.lab.bench.auto import real, real_run
 from engine.lab.bench.auto.real import CaseTable, RealCase, RealPlan, contenders, tables
-from engine.lab.bench.auto.real_report import results
-from engine.lab.bench.auto.real_run import RealPiece, RealRun, run_real_piece
+from engine.lab.bench.auto.real_report import results, table_row
+from engine.lab.bench.auto.real_run import KneeRun, Neighbours, RealPiece, RealRun, run_real_piece
 from engine.lab.bench.harness import BenchError
 
 
-def run(utility: float) -> RealRun:
-    return RealRun(utility, 1e6, 1e3, 2e3, {"o": utility}, [], 0.0)
+def run(utility: float, others_cores: float = 0.0) -> RealRun:
+    return RealRun(utility, 1e6, 1e3, 2e3, {"o": utility}, [], 0.0, others_cores)
 
 
 def test_a_run_on_the_engine_judges_every_output() -> None:
@@ -43,7 +43,7 @@ def test_kept_results_are_not_measured_again(tmp_path: Path, monkeypatch: pytest
 
     def alone(work: object, *arguments: object) -> object:
         asked.append(arguments)
-        return 100.0 if work is real.measure_knee else run(float(len(asked)))
+        return KneeRun(100.0, 0.0) if work is real.measure_knee else run(float(len(asked)))
 
     monkeypatch.setattr(real, "_alone", alone)
     plan = RealPlan(tmp_path, "values at 3", rounds=2, policies=("auto", "qos", "hr"))
@@ -53,6 +53,29 @@ def test_kept_results_are_not_measured_again(tmp_path: Path, monkeypatch: pytest
     assert [t.runs for t in tables(plan)] == [table.runs] and len(asked) == before
     with pytest.raises(BenchError, match="no case has 'x'"):
         list(tables(RealPlan(only="x")))
+
+
+def test_a_run_beside_busy_neighbours_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least disturbed of three runs counts; the first that is calm enough ends the tries. The table says it."""
+    others = iter([0.05, 0.3, 0.0, 1.2, 0.4, 0.9, 0.1])
+
+    def alone(work: object, *arguments: object) -> object:
+        cores = next(others)
+        return KneeRun(100.0, cores) if work is real.measure_knee else run(cores, cores)
+
+    monkeypatch.setattr(real, "_alone", alone)
+    [table] = tables(RealPlan(tmp_path, "values at 3", rounds=1, policies=("auto", "hr")))
+    assert [r.others_cores for r in table.runs["auto"]] == [0.4]
+    assert [r.others_cores for r in table.runs["hr"]] == [0.1] and next(others, None) is None
+    assert table_row([run(1.0, 0.2), run(1.0, 0.4)])["others_cores"] == 0.4
+
+
+def test_neighbours_are_what_the_machine_did_without_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 2 s the machine spends 4 s of processor time, 1 s of it here."""
+    monkeypatch.setattr(real_run, "machine_s", iter([10.0, 14.0]).__next__)
+    monkeypatch.setattr(real_run.time, "process_time", iter([1.0, 2.0]).__next__)
+    monkeypatch.setattr(real_run.time, "monotonic", iter([100.0, 102.0]).__next__)
+    assert Neighbours().cores() == 1.5
 
 
 def test_contenders_fit_the_network() -> None:

@@ -38,6 +38,7 @@ def table_row(runs: Sequence[RealRun]) -> dict[str, Any]:
         "to": round(max(r.utility for r in runs), 3),
         "p99_ms": round(median(r.p99_ns for r in runs) / 1e6),
         "memory_kb": round(median(r.memory_bytes for r in runs) / 1e3),
+        "others_cores": round(max(r.others_cores for r in runs), 2),
     }
 
 
@@ -46,12 +47,12 @@ def draw_table(table: CaseTable, console: Console) -> None:
     outputs = len(table.runs[AUTO][0].by_output)
     drawn = Table(title=f"{table.case} times the knee, {outputs} outputs", title_justify="left")
     drawn.add_column("policy")
-    for name in ("utility", "from", "to", "p99 ms", "memory kB"):
+    for name in ("utility", "from", "to", "p99 ms", "memory kB", "others, cores"):
         drawn.add_column(name, justify="right")
     for policy in sorted(table.runs, key=lambda p: -table.utility(p)):
         row = table_row(table.runs[policy])
-        drawn.add_row(policy, *(f"{row[k]:.2f}" for k in ("utility", "from", "to")), str(row["p99_ms"]),
-                      str(row["memory_kb"]), style="bold" if policy == AUTO else "")  # fmt: skip
+        cells = [*(f"{row[k]:.2f}" for k in ("utility", "from", "to")), str(row["p99_ms"]), str(row["memory_kb"])]
+        drawn.add_row(policy, *cells, f"{row['others_cores']:.2f}", style="bold" if policy == AUTO else "")
     console.print(drawn)
     for chosen in table.runs[AUTO][-1].chose:
         console.print(f"  auto: {chosen}", markup=False)

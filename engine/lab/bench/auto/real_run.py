@@ -31,6 +31,7 @@ from engine.lab.bench.promise.scenario import PromiseScenario
 from engine.lab.bench.promise.truth import TruthMaker
 from engine.run.network_file import read_network
 from engine.run.tuning import tune_process
+from engine.simulate.check import machine_s
 from engine.simulate.sample_tuples import as_train
 from router.boundary import SOCKET
 from scheduler.choice import AUTO
@@ -65,6 +66,25 @@ class RealRun(NamedTuple):
     by_output: dict[str, float]  # utility
     chose: list[str]  # by auto: when, which policy and why
     behind_s: float  # the greatest delay of the feeder behind its schedule
+    others_cores: float = 0.0  # that other processes took meanwhile
+
+
+class KneeRun(NamedTuple):
+    """One measurement of the knee."""
+
+    per_s: float
+    others_cores: float
+
+
+class Neighbours:
+    """How many cores other processes take, from now on. On a machine that does not tell it is 0."""
+
+    def __init__(self) -> None:
+        self._begun_s, self._mine_s, self._all_s = time.monotonic(), time.process_time(), machine_s() or 0.0
+
+    def cores(self) -> float:
+        all_s, mine_s = (machine_s() or 0.0) - self._all_s, time.process_time() - self._mine_s
+        return max(0.0, all_s - mine_s) / max(time.monotonic() - self._begun_s, 1e-9)
 
 
 class Feeder:
@@ -96,14 +116,14 @@ class Feeder:
         return Train(train.schema, columns, constant_ns(due_ns, train.count), valid=train.valid, pools=train.pools)
 
 
-def measure_knee(kind: str, seed: int) -> float:
+def measure_knee(kind: str, seed: int) -> KneeRun:
     """Return the rows a second that the daemon gets done when rows wait all the time and nothing is shed."""
     spec = generate(kind, seed)
     with tempfile.TemporaryDirectory(prefix="aurorad-auto-") as folder:
         samples = PromiseScenario(spec, Path(folder)).samples
         with _running(spec, "round_robin", overload="block") as daemon:
             feeder = Feeder(daemon.network, samples, spec.mix)
-            begun_s, counted, from_s = time.monotonic(), 0, 0.0
+            begun_s, counted, from_s, neighbours = time.monotonic(), 0, 0.0, Neighbours()
             while (at_s := time.monotonic() - begun_s) < KNEE_S:
                 if daemon.engine.storage.waiting_bytes > KNEE_WAITING_BYTES:
                     time.sleep(0.0005)
@@ -113,7 +133,7 @@ def measure_knee(kind: str, seed: int) -> float:
                 for stream, train in feeder.due(KNEE_TUPLES, time.time_ns()):
                     daemon.ingress.admit(stream, train, SOCKET)
                     counted += train.count
-            return counted / (KNEE_S - from_s)
+            return KneeRun(counted / (KNEE_S - from_s), neighbours.cores())
 
 
 def run_real_piece(piece: RealPiece) -> RealRun:
@@ -128,10 +148,10 @@ def run_real_piece(piece: RealPiece) -> RealRun:
             for output in daemon.network.outputs:
                 daemon.subscribe(output.name, _keeper(came.setdefault(output.name, [])))
             feeder = Feeder(daemon.network, scenario.samples, spec.mix)
-            begun_ns = time.time_ns() + 50_000_000
+            begun_ns, neighbours = time.time_ns() + 50_000_000, Neighbours()
             held, chose, behind_s = _feed(daemon, feeder, shape, piece.knee_per_s, begun_ns)
             time.sleep(GRACE_S)
-            network = daemon.network
+            network, others_cores = daemon.network, neighbours.cores()
         for got in came.values():
             got[:] = [(train, at_ns) for train, at_ns in got if train.count]
         per_s = {name: share * piece.knee_per_s for name, share in spec.mix.items()}
@@ -142,10 +162,10 @@ def run_real_piece(piece: RealPiece) -> RealRun:
             _write_windows(came[name], file)
         judged = judge_run(spec, network, [t.answer() for t in tallies], truth, begun_ns, files)
     warm = int(piece.warm_s / TICK_S)
-    return _result(judged, held[warm:], chose if piece.policy == AUTO else [], behind_s)
+    return _result(judged, held[warm:], chose if piece.policy == AUTO else [], behind_s, others_cores)
 
 
-def _result(judged: Judgement, held: list[int], chose: list[str], behind_s: float) -> RealRun:
+def _result(judged: Judgement, held: list[int], chose: list[str], behind_s: float, others_cores: float) -> RealRun:
     outputs = judged.outputs
     return RealRun(
         utility=sum(o.utility for o in outputs),
@@ -155,6 +175,7 @@ def _result(judged: Judgement, held: list[int], chose: list[str], behind_s: floa
         by_output={o.name: round(o.utility, 4) for o in outputs},
         chose=chose,
         behind_s=behind_s,
+        others_cores=round(others_cores, 3),
     )
 
 
