@@ -1,5 +1,9 @@
 """configs/edge.yaml feeds configs/cluster.yaml: a daemon that restarts, a query that runs in pieces, executors that
-have neither our packages nor ``format("aurorad")``; and the bars are those of DuckDB over what was sent."""
+have neither our packages nor ``format("aurorad")``; and the bars are those of DuckDB over what was sent.
+
+    python -m pytest tests/spark/on_edge.py
+
+Not in `make test`: it has not been run on a JVM yet."""
 
 from __future__ import annotations
 
