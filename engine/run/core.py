@@ -301,7 +301,8 @@ class Engine:
     def _selectivity(self, box: int, port: int) -> float:
         """Return the measured share of a box's tuples that leave by a port; 1 before its first tuple."""
         runtime = self.runtimes[box]
-        return runtime.tuples_out[port] / runtime.tuples_in if runtime.tuples_in else 1.0
+        tuples_in = runtime.tuples_in + runtime.skipped
+        return runtime.tuples_out[port] / tuples_in if tuples_in else 1.0
 
     def _expired_counts(self) -> DropCounts:
         return {(a, "expired"): q.expired for a, q in enumerate(self.storage.queues) if q.expired}

@@ -25,6 +25,8 @@ from threading import Condition, Lock
 from typing import NamedTuple, Protocol
 
 from catalog.network import Arc, Network, Stream
+from engine.operators.boxes.filter import Filter
+from engine.run.constant_index import ConstantIndex, IndexedFilter, are_many, indexable
 from engine.run.idle_path import IdlePath
 from engine.run.taps import Taps, offer
 from engine.run.worker import WorkerPool
@@ -78,7 +80,8 @@ class StreamWays(NamedTuple):
     queued: tuple[int, ...]  # to boxes
     outputs: tuple[int, ...]  # straight to outputs
     dropping: tuple[tuple[Arc, Keep], ...]  # arcs on which the shed plan drops
-    overflow: tuple[tuple[Arc, Keep], ...]  # used instead of ``queued`` while memory is full, if the stream sheds
+    constants: ConstantIndex | None  # of more arcs to boxes
+    overflow: tuple[tuple[Arc, Keep], ...]  # used instead of both while memory is full, if the stream sheds
 
 
 class Ingress:
@@ -124,6 +127,7 @@ class Ingress:
         self._sheds: Mapping[int, Keep] = {}
         self.numbers = SourceNumbers(streams) if log is None else log.numbers
         self._order = Lock()
+        self._indexes: dict[int, tuple[tuple[int, ...], ConstantIndex | None]] = {}  # by stream, for these arcs
         self._ways = [self._make_ways(stream, {}) for stream in network.streams]
         self.received = [0] * streams  # tuples from code or from a replay; ports and bulk jobs count theirs
         self.admitted = [0] * streams  # tuples
@@ -337,14 +341,17 @@ class Ingress:
         self.entered += 1
         if (point := self._points.get(stream)) is not None:
             point.append(train, self.entered)
-        queued, outputs, dropping, overflow = self._ways[stream]
+        queued, outputs, dropping, constants, overflow = self._ways[stream]
         if overflow and not self._storage.has_room:
-            queued, dropping = (), (*overflow, *(way for way in dropping if way[0].box is None))
+            constants, queued, dropping = None, (), (*overflow, *(way for way in dropping if way[0].box is None))
         to_outputs = [(output, train) for output in outputs] if outputs and train.count else []
         if dropping:
             to_outputs += self._drop(train, dropping)
         if queued and (idle_path is None or not idle_path.enter(queued, train)):
             self._routes.enqueue_without_waking(queued, train)
+        if constants is not None:
+            for arcs, part in constants.split(train):
+                self._routes.enqueue_without_waking(arcs, part)
         return to_outputs
 
     def _refuse(self, target: Stream, clock: StreamClock, skewed: Train, now_ns: int, peer: str) -> None:
@@ -381,12 +388,51 @@ class Ingress:
 
     def _make_ways(self, stream: Stream, sheds: Mapping[int, Keep]) -> StreamWays:
         arcs = [self._network.arcs[a] for a in stream.arcs if a not in self._gated]
+        queued = [a for a in arcs if a.box is not None and a.number not in sheds]
+        index = self._make_index(stream, queued)
+        indexed = frozenset(index.arcs if index is not None else ())
         return StreamWays(
-            tuple(a.number for a in arcs if a.box is not None and a.number not in sheds),
+            tuple(a.number for a in queued if a.number not in indexed),
             tuple(a.output for a in arcs if a.output is not None and a.number not in sheds),
             tuple((a, sheds[a.number]) for a in arcs if a.number in sheds),
+            index,
             tuple(way for way in self._overflow.get(stream.number, ()) if way[0].number not in self._gated),
         )
+
+    def _make_index(self, stream: Stream, arcs: Sequence[Arc]) -> ConstantIndex | None:
+        """Make the index of the filters behind these arcs. None where few filters compare the same column, and where
+        the idle fast path serves the stream. The counts of the index before it stay with the boxes."""
+        now, wanted = self._indexes.get(stream.number, ((), None)), tuple(arc.number for arc in arcs)
+        if now[0] == wanted:
+            return now[1]
+        network, runtimes = self._network, self._pool.runtimes if now[1] is not None else []
+        for number in now[1].arcs if now[1] is not None else ():
+            if (box := network.arcs[number].box) is not None:
+                runtimes[box].spare(None)
+        found = [
+            IndexedFilter(arc.number, kept.predicate, arc.timed)
+            for arc in (arcs if are_many(arcs) else ())
+            if arc.box is not None and isinstance(kept := network.boxes[arc.box].box, Filter)
+        ]
+        chosen = indexable(found)
+        index = None
+        if chosen and self._idle_paths[stream.number] is None:
+            index = ConstantIndex(stream.schema, chosen)
+        self._indexes[stream.number] = wanted, index
+        for slot, f in enumerate(chosen):
+            if index is not None and (box := network.arcs[f.arc].box) is not None:
+                self._pool.runtimes[box].spare(index, slot)
+        return index
+
+    def skipped(self) -> list[tuple[int, int]]:
+        """Return the arcs on which an index of constants left out tuples, and how many. Any thread."""
+        runtimes = self._pool.runtimes
+        return [
+            (arc, skipped)
+            for stream in self._network.streams
+            for arc in stream.arcs
+            if (box := self._network.arcs[arc].box) is not None and (skipped := runtimes[box].skipped)
+        ]
 
     @property
     def overflowing(self) -> Collection[int]:

@@ -33,6 +33,9 @@ class EngineReadings:
         """Return the queues, with the tuples that the shed plan dropped on their way to them."""
         engine = self._engine
         readings = engine.storage.readings([arc.name for arc in engine.network.arcs])
+        for number, skipped in engine.ingress.skipped():  # an index has looked at them instead of the box
+            mine = readings[number]
+            readings[number] = mine._replace(enqueued=mine.enqueued + skipped, dequeued=mine.dequeued + skipped)
         for number, shed in list(engine.shedding.by_arc.items()):
             if dropped := {str(reason): count for reason, count in shed.dropped.items() if count}:
                 mine = readings[number]

@@ -56,6 +56,12 @@ class StateAccount(Protocol):
     def note_state(self, box: int, nbytes: int, *, is_full: bool = False) -> None: ...
 
 
+class SkipCounts(Protocol):
+    """What an index has filtered for boxes (``engine/run/constant_index.py``)."""
+
+    def skipped(self, slot: int) -> int: ...
+
+
 class BoxRuntime:
     __slots__ = (
         "_account",
@@ -79,6 +85,8 @@ class BoxRuntime:
         "node",
         "port_watermarks_ns",
         "resets",
+        "spared_before",
+        "spared_by",
         "state",
         "tally",
         "train_counts",
@@ -116,6 +124,9 @@ class BoxRuntime:
         self.tuples_out = [0] * len(node.ports)  # by port
         # By input, tuples in, and tuples out in the same calls. Empty for one input, and where all are treated alike.
         self.by_input = [(0, 0)] * len(node.in_arcs) if len(node.in_arcs) > 1 and not node.box.merges_inputs else []
+        # Tuples that the box would have filtered, and that did not reach it: see ``engine/run/constant_index.py``.
+        self.spared_by: tuple[SkipCounts, int] | None = None  # an index, and the place of the box there
+        self.spared_before = 0  # under other indexes
         self.cost_ns = 0
         self.train_counts = [0] * (len(TRAIN_BOUNDS) + 1)
         self.port_watermarks_ns = [NO_WATERMARK] * len(node.in_arcs)
@@ -174,6 +185,19 @@ class BoxRuntime:
         if losses is not None:
             self.box.watch_losses(self.state, losses)
 
+    @property
+    def skipped(self) -> int:
+        """Return how many tuples an index has filtered for the box."""
+        if self.spared_by is None:
+            return self.spared_before
+        counts, slot = self.spared_by
+        return self.spared_before + counts.skipped(slot)
+
+    def spare(self, counts: SkipCounts | None, slot: int = 0) -> None:
+        """Count what this index skips, after what others have. None: no index any more. The ingress, under its lock."""
+        self.spared_before = self.skipped
+        self.spared_by = None if counts is None else (counts, slot)
+
     def take_over(self, other: BoxRuntime) -> None:
         """Go on with the state and the counts of another runtime of the same definition. No worker runs either."""
         if other.bounded is not None:  # it knows the files in which a part of its state may be
@@ -185,6 +209,7 @@ class BoxRuntime:
         self.resets = other.resets
         self.tally = other.tally
         self.calls, self.tuples_in, self.cost_ns = other.calls, other.tuples_in, other.cost_ns
+        self.spared_before = other.skipped
         self.tuples_out, self.by_input, self.train_counts = other.tuples_out, other.by_input, other.train_counts
         self.port_watermarks_ns, self.watermark_ns = other.port_watermarks_ns, other.watermark_ns
         self.closed_ns = other.closed_ns
@@ -245,15 +270,15 @@ class BoxRuntime:
             tally.dead = self.tuples_in - tally.absorbed - tally.late - tally.waiting
 
     def reading(self) -> BoxReading:
-        tally = self.tally
+        tally, skipped = self.tally, self.skipped
         return BoxReading(
             name=self.node.name,
             kind=self.node.kind,
             row_wise=self.box.row_wise,
             calls=self.calls,
-            tuples_in=self.tuples_in,
+            tuples_in=self.tuples_in + skipped,
             tuples_out=sum(self.tuples_out),
-            filtered=tally.filtered,
+            filtered=tally.filtered + skipped,
             absorbed=tally.absorbed,
             late=tally.late,
             dead=tally.dead,

@@ -51,6 +51,20 @@ def chain(
 
 
 @bench.command()
+def rules(as_json: Json = False, quick: Quick = False) -> None:
+    """Measure 1,000 filters on one stream, each for one value of a column, against a comparison for each by hand.
+
+    \b
+      aurorad bench rules --quick
+
+    Exit codes: 0 measured, 1 tuples are missing.
+    """
+    from engine.lab.bench.rules import run
+
+    take("rules", quick, as_json, run)
+
+
+@bench.command()
 def socket(
     format: Annotated[list[str] | None, typer.Option(help="ndjson, csv or arrow; repeatable. \\[default: all]")] = None,
     as_json: Json = False,

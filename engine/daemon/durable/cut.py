@@ -145,16 +145,16 @@ def _parameters_text(parameters: BoxParameters) -> str:
 
 
 def runtime_data(runtime: BoxRuntime) -> dict[str, Any]:
-    tally = runtime.tally
+    tally, skipped = runtime.tally, runtime.skipped
     return {
         "fingerprint": fingerprint(runtime.node),
         "home": runtime.home,
         "state": runtime.box.snapshot(runtime.state),
-        "tally": [tally.filtered, tally.absorbed, tally.late, tally.dead, tally.null_errors],
+        "tally": [tally.filtered + skipped, tally.absorbed, tally.late, tally.dead, tally.null_errors],
         "dropped": tally.dropped,
         "waiting": tally.waiting,
         "evicted": tally.evicted,
-        "counts": [runtime.calls, runtime.tuples_in, runtime.cost_ns],
+        "counts": [runtime.calls, runtime.tuples_in + skipped, runtime.cost_ns],
         "tuples_out": list(runtime.tuples_out),
         "train_counts": list(runtime.train_counts),
         "port_watermarks_ns": list(runtime.port_watermarks_ns),

@@ -73,6 +73,7 @@ from engine.operators.expressions.aggregates.split import AggregateCall, Aggrega
 from engine.operators.expressions.aggregates.table import AGGREGATES
 from engine.operators.expressions.expression import Expression, compile_expression, ignore_float_flags, share
 from engine.operators.expressions.functions import FUNCTIONS
+from engine.operators.expressions.tree.node import ColumnTest
 from engine.operators.expressions.tree.vector import Mask, Scope, Vector
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "FUNCTIONS",
     "AggregateCall",
     "AggregatedExpression",
+    "ColumnTest",
     "Expression",
     "Mask",
     "Scope",

@@ -42,6 +42,12 @@ class Expression:
         """Return the predicate as one comparison of a column with a constant; None when it is more than that."""
         return self.node.test
 
+    @property
+    def needs(self) -> tuple[ColumnTest, ...]:
+        """Return comparisons of a column with a constant that are true wherever the predicate is. None for a predicate
+        that may count an error: a tuple that fails them must still be evaluated."""
+        return () if self.node.fallible else self.node.needs
+
     def evaluate(self, scope: Scope) -> Vector:
         """Compute the value of every tuple of the train."""
         if self._sets_float_flags:

@@ -47,12 +47,16 @@ def compare(op: str, left: Node, right: Node) -> Node:
         op, left, right = FLIPPED[op], right, left
     key = f"({left.key} {op} {right.key})"
     if left.type is Type.STRING:
-        return folded(Node(key, Type.BOOLEAN, _text_run(op, left, right), (left, right)))
+        text = folded(Node(key, Type.BOOLEAN, _text_run(op, left, right), (left, right)))
+        if op == "=" and left.field is not None and right.constant is not None:
+            text.needs = (ColumnTest(left.field, np.equal, right.value, False),)
+        return text
     mask = None if left.fallible or right.constant is None else _constant_mask(op, left, right)
     node = folded(Node(key, Type.BOOLEAN, _value_run(op, left, right), (left, right), mask=mask))
     if left.field is not None and right.constant is not None and not (_may_nan(left) and _may_nan(right)):
         ufunc, flip = _ufunc(op, left, right)
         node.test = ColumnTest(left.field, ufunc, right.constant.values[0], flip)
+        node.needs = (node.test,)
     return node
 
 

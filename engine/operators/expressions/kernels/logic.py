@@ -49,7 +49,10 @@ def conjunction(op: str, nodes: Sequence[Node]) -> Node:
     key = f"({f' {op} '.join(sorted(parts))})"
     run, mask = (_or_run(kept), _or_mask(kept)) if absorbing else (_and_run(kept), _and_mask(kept))
     can_fail = any(node.fallible for node in kept)  # then operands are evaluated in order, and the mask comes from run
-    return folded(Node(key, Type.BOOLEAN, run, tuple(kept), mask=None if can_fail else mask))
+    out = folded(Node(key, Type.BOOLEAN, run, tuple(kept), mask=None if can_fail else mask))
+    if not absorbing:
+        out.needs = tuple([test for node in kept for test in node.needs])
+    return out
 
 
 T = TypeVar("T")

@@ -59,7 +59,7 @@ class ColumnTest(NamedTuple):
 
     field: str
     ufunc: Any
-    value: Any  # a numpy scalar
+    value: Any  # a numpy scalar; a str where the column holds strings, which only ``Node.needs`` has
     flip: bool  # negate the result of the ufunc
 
 
@@ -74,6 +74,7 @@ class Node:
         "field",  # the name, when the node is a plain column
         "key",  # canonical text: nodes with equal keys have the same meaning
         "mask",
+        "needs",  # comparisons of a column with a constant that must all be true where this predicate is
         "nullable",
         "range",  # for integers: no value lies outside, which makes overflow checks unnecessary
         "run",
@@ -108,6 +109,7 @@ class Node:
         self.constant: Vector | None = None
         self.field: str | None = None
         self.test: ColumnTest | None = None
+        self.needs: tuple[ColumnTest, ...] = ()
         self.mask: RunMask = mask if mask is not None else self._plain_mask
 
     def _plain_mask(self, scope: Scope) -> Mask | None:
