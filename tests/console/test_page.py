@@ -198,10 +198,14 @@ def test_edit_error_fix_deploy_and_back(page: Page, daemon: RunningDaemon) -> No
     page.get_by_role("button", name="deploy").click()
     expect(page.get_by_role("status").filter(has_text="deployed")).to_be_visible()
     assert orjson.loads(daemon.get("/api/v1/network"))["version"] == before + 1
-    editor.fill(text)
-    expect(page.locator(".diff")).to_contain_text("cheap")
-    page.get_by_role("button", name="deploy").click()
+    page.get_by_role("button", name=f"roll back to {before}", exact=True).click()
+    asked = page.get_by_role("alertdialog", name="roll back")
+    expect(asked).to_contain_text("cheap")  # the plan, before anything is done
+    accessible(page)
+    assert orjson.loads(daemon.get("/api/v1/network"))["version"] == before + 1
+    asked.get_by_role("button", name="roll back").click()
     expect(page.get_by_role("status").filter(has_text=f"version {before + 2}")).to_be_visible()
+    assert "price > 50" in orjson.loads(daemon.get("/api/v1/network/file"))["text"]
 
 
 def test_ten_rows_become_a_network_with_a_result(page: Page) -> None:

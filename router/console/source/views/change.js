@@ -70,7 +70,7 @@ function Bills() {
 export function ChangeView() {
   const [text, setText] = useState(null), [running, setRunning] = useState("");
   const [problems, setProblems] = useState([]), [plan, setPlan] = useState(null), [error, setError] = useState(null);
-  const [said, setSaid] = useState(""), [isBusy, setBusy] = useState(false), [mustConfirm, setConfirm] = useState(null);
+  const [said, setSaid] = useState(""), [isBusy, setBusy] = useState(false), [mustConfirm, setConfirm] = useState(null), [rolling, setRolling] = useState(null);
   const editor = useRef(null), number = useRef(0);
   const load = () => ask("/api/v1/network/file").then(a => { setText(a.text); setRunning(a.text); }, setError);
   useEffect(() => { load(); }, []);
@@ -104,9 +104,13 @@ export function ChangeView() {
     }
     setBusy(false);
   };
+  const look = async to => { // what a roll back would do, before it is done
+    setError(null); setSaid("");
+    try { setRolling({ number: to, plan: await ask(`/api/v1/revisions/${to}/rollback?dry_run=true&force=true`, { method: "POST" }) }); } catch (failed) { setError(failed); }
+  };
   const roll = async to => {
-    setBusy(true); setError(null); setSaid("");
-    try { const done = await ask(`/api/v1/revisions/${to}?drop_state=true`, { method: "POST" }); setSaid(`rolled back to ${to}: version ${done.version}`); await load(); } catch (failed) { setError(failed); }
+    setBusy(true); setError(null); setSaid(""); setRolling(null);
+    try { const done = await ask(`/api/v1/revisions/${to}/rollback?drop_state=true`, { method: "POST" }); setSaid(`rolled back to ${to}: version ${done.version}`); await load(); } catch (failed) { setError(failed); }
     setBusy(false);
   };
   const ready = made => {
@@ -126,8 +130,9 @@ export function ChangeView() {
           <button disabled=${isBusy || isSame} onClick=${() => setText(running)}>undo all</button></p>
         ${said && html`<p class="good" role="status">${said}</p>`}<${Trouble} error=${error} />
         ${mustConfirm && html`<div class="confirm" role="alertdialog" aria-label="confirm"><p>${mustConfirm}.</p><button class="main" onClick=${() => deploy(true)}>deploy and drop it</button> <button onClick=${() => setConfirm(null)}>not now</button></div>`}
+        ${rolling && html`<div class="confirm" role="alertdialog" aria-label="roll back"><p>Roll back to revision ${rolling.number}. State of what is rebuilt or removed is dropped.</p><${Diff} plan=${rolling.plan} /><button class="main" disabled=${isBusy} onClick=${() => roll(rolling.number)}>roll back</button> <button onClick=${() => setRolling(null)}>not now</button></div>`}
         ${problems.length > 0 && html`<h2>${problems.length} ${problems.length === 1 ? "error" : "errors"}</h2><ul class="problems">${problems.map((p, i) => html`<li key=${i}><button class="link" onClick=${() => editor.current?.goTo(p.line)}>line ${p.line}</button> <b>${p.place}</b> ${p.message} ${p.hint && html`<span class="hint">${p.hint}</span>`}</li>`)}</ul>`}
         ${!problems.length && html`<h2>What it does</h2><${Diff} plan=${plan} /><${Forecast} text=${text} isSame=${isSame} />`}
       </div></div>
-    <${Revisions} onRoll=${roll} version=${network.value?.version} /><${Bills} /></div>`;
+    <${Revisions} onRoll=${look} version=${network.value?.version} /><${Bills} /></div>`;
 }
