@@ -36,9 +36,10 @@ NOT_RUN = {
     "the demo and the tests themselves": 5,  # tests/e2e/test_demo.py starts the demo as make run does
     "benchmarks take minutes": 1,
     "a figure takes minutes": 1,
+    "all figures take hours": 1,
     "runs until a signal ends it": 1,
     "needs Spark and a running daemon": 1,
-    "needs Spark": 2,
+    "needs Spark": 4,
     "installs a package": 2,
     "needs a Docker engine": 1,
     "a signature": 1,

@@ -329,6 +329,10 @@ def test_a_client_does_not_trust_an_unknown_authority(guarded: Guarded, tmp_path
         Sender("localhost", guarded.ports["source"], "till-1", auth=TILL, tls=stranger, timeout_s=5)
 
 
+def _secrets_in(text: str) -> list[str]:
+    return [secret for secret in (OPS, TILL, BILLING, NOBODY, PASSWORD) if secret in text]
+
+
 def test_no_secret_is_anywhere_but_in_its_file(guarded: Guarded) -> None:
     """The canary: after all of the above, no token and no hash is in a log, an answer, a checkpoint or an error."""
     folder = guarded.daemon.log_path.parent
@@ -342,7 +346,11 @@ def test_no_secret_is_anywhere_but_in_its_file(guarded: Guarded) -> None:
     texts = {path: guarded.http(path, OPS)[1] for path in ("/api/v1/network", "/api/v1/stats", "/metrics", "/")}
     texts |= {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     texts["validate"] = subprocess.run(command("validate", str(folder / "network.yaml")), capture_output=True).stdout
-    allowed = {str(folder / name) for name in ("network.yaml", "ops.token")}
+    revisions = list((folder / "data" / "revisions").iterdir())  # copies of the network file, which has two in clear
+    assert (folder / "data").stat().st_mode & 0o077 == 0 < len(revisions)
+    allowed = {str(folder / name) for name in ("network.yaml", "ops.token")} | {str(file) for file in revisions}
+    for file in revisions:  # what the network file takes from another file is not in its copy either
+        assert all(secret in (folder / "network.yaml").read_text() for secret in _secrets_in(file.read_text()))
     for where, text in texts.items():
         for secret in (OPS, TILL, BILLING, NOBODY, "a-wrong-token-that-nobody-has", PASSWORD):
             assert secret.encode() not in text or where in allowed, f"{secret} is in {where}"

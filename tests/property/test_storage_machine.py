@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from storage.files import StorageError
 from tests.crash.crash_files import PowerCut
 from tests.crash.world import World
 
@@ -36,6 +38,11 @@ class StorageMachine(RuleBasedStateMachine):
             getattr(self.alive(), action)(**arguments)
         except PowerCut:
             self.world.lose_power()
+        except StorageError as error:
+            has_begun = self.world.life is None or self.world.life.is_started
+            if has_begun or not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.ENOSPC:
+                raise
+            self.world.kill()  # a full disk refuses the start, and the next start tries again
 
     @precondition(lambda self: self.world.sent < BATCHES_AT_MOST)
     @rule()
