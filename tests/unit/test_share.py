@@ -10,7 +10,7 @@ import pytest
 from catalog.network import Network
 from engine.lab.draw import draw_list, sketch
 from engine.run.cases.case_file import NetworkCase
-from engine.run.cases.play import play
+from engine.run.cases.play import Row, play
 from engine.run.change.compare import Change, Fate, compare
 from engine.run.network_file import read_network
 
@@ -133,6 +133,10 @@ KINDS = (
 )
 
 
+def _by_key(rows: list[Row]) -> dict[str, list[Row]]:
+    return {key: [row for row in rows if row["k"] == key] for key in "ab"}
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_answers_are_the_same_with_and_without(seed: int) -> None:
     dice = random.Random(seed)
@@ -148,5 +152,9 @@ def test_the_answers_are_the_same_with_and_without(seed: int) -> None:
     case = NetworkCase(name="some", input=[{"s": rows[i : i + 7]} for i in range(0, 60, 7)])
     together, apart = network_of(text), network_of(APART + text)
     assert len(apart.boxes) == 30 > len(together.boxes)
-    found = play(together, case).rows
-    assert found == play(apart, case).rows and any(found.values())
+    found, expected = play(together, case).rows, play(apart, case).rows
+    assert any(found.values())
+    for i, box in enumerate(boxes):
+        # Windows of one train that are full by count leave key by key, so their order follows the trains.
+        divide = _by_key if "aggregate" in box else list
+        assert divide(found[f"o{i}"]) == divide(expected[f"o{i}"]), box
