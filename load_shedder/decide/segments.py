@@ -78,7 +78,7 @@ class FlowSegments:
     full: Mapping[JoinInput, float] = field(default_factory=dict)  # tuples per second into joins, without drops
 
     def flow(self, leaves: Callable[[int, float], float]) -> PlaceFlow:
-        """Return the flow when so many of the tuples that reach a place leave it."""
+        """Return the flow. ``leaves`` says how many of the tuples that reach a place leave it."""
         found = FlowSegment()
         found.add(self.base, 1.0)
         left = [0.0] * len(self.places)

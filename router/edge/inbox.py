@@ -42,7 +42,7 @@ class DecodeThread(Protocol):
 
 
 class Later(Protocol):
-    """Calls on the I/O thread after so many seconds."""
+    """Calls on the I/O thread after a number of seconds."""
 
     def __call__(self, seconds: float, call: Callable[[], None]) -> None: ...
 

@@ -71,7 +71,7 @@ def test_the_session_is_stopped_before_its_jvm(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_archive_has_what_a_stage_imports_compiled(tmp_path: Path) -> None:
     """Python imports it from there alone, takes what is compiled, and takes the source where the version differs."""
-    py_compile.compile(stage_task.__file__)  # as Python does when the driver imports it, unless it is told not to
+    py_compile.compile(stage_task.__file__)  # as Python does when the driver imports it, unless a setting forbids it
     path = shipping.archive(tmp_path)
     names = set(zipfile.ZipFile(path).namelist())
     assert "engine/on_spark/stage_task.pyc" in names and "pyspark_aurorad/wire.py" in names

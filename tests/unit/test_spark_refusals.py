@@ -1,4 +1,4 @@
-"""What a network has that Spark cannot run, or runs in another way, is told with its place, before Spark starts."""
+"""Name each part of a network that Spark cannot run, or runs in another way, with its place, before Spark starts."""
 
 from __future__ import annotations
 

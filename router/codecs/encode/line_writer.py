@@ -37,7 +37,7 @@ _LOOPS: tuple[Kernel[None], ...] = (
     writing.TIME_CELLS,
     writing.LINES,
 )
-_CALL_TUPLES = 50  # a train of so many tuples is as much work as one call of other kernels
+_CALL_TUPLES = 50  # a train of this size is as much work as one call of other kernels
 _ROOM = 8  # a copy moves words of eight bytes
 _LOW = -292  # the least power of ten in the table
 _PLAIN = {Type.DOUBLE: np.array([-4, 16]), Type.FLOAT: np.array([-5, 13])}  # places of the point without an exponent
